@@ -61,6 +61,16 @@ pub(crate) struct NewField<'a> {
     pub(crate) permits: u32,
     /// The lease is shorter than the time for which a place in the queue is kept.
     pub(crate) is_short: bool,
+    pub(crate) heard_by: HeardBy,
+}
+
+/// Who is subscribed to the messages to an owner that waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum HeardBy {
+    /// The owner, on its channel.
+    Owner,
+    /// Its client, on a channel for all of its waiters. The messages name the owner's channel.
+    Client,
 }
 
 /// The calls of one kind. Kinds share the calls that are the same for them.

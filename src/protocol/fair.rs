@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::calls::{AcquireArgs, Calls, NewField, Queueing, call, ms};
+use super::calls::{AcquireArgs, Calls, HeardBy, NewField, Queueing, call, ms};
 use super::replies::span;
 use super::resource::Resource;
 use super::script::scripts;
@@ -28,11 +28,17 @@ pub(super) static CALLS: Calls = Calls {
 };
 
 /// Numbers of fields in the queue have 19 digits, so that the scripts can tell this crate's owners
-/// from Redisson's. They are odd if the hold must not last as long as a place is kept.
-const FIELD_NUMBER: u64 = 4_000_000_000_000_000_000;
+/// from Redisson's. They are odd if the hold must not last as long as a place is kept. The first digit says who hears
+/// that their turn has come.
+const HEARD_BY_OWNER: u64 = 4_000_000_000_000_000_000;
+const HEARD_BY_CLIENT: u64 = 5_000_000_000_000_000_000;
 
 fn field(of: NewField<'_>) -> String {
-    let number = FIELD_NUMBER + 2 * of.number + u64::from(of.is_short);
+    let first = match of.heard_by {
+        HeardBy::Owner => HEARD_BY_OWNER,
+        HeardBy::Client => HEARD_BY_CLIENT,
+    };
+    let number = first + 2 * of.number + u64::from(of.is_short);
     format!("{}:{number}", of.client)
 }
 
@@ -97,6 +103,17 @@ pub(crate) fn heartbeat(
 /// True if an acquisition has lost the place that it should keep.
 pub(crate) fn is_place_gone(reply: &Value) -> bool {
     *reply == Value::Int(-2)
+}
+
+/// True if Redisson may wake the waiter, on the waiter's own channel.
+pub(crate) fn is_woken_by_others(reply: &Value) -> bool {
+    *reply == Value::Int(-3)
+}
+
+/// Reads a message to a client that is for one of its waiters: the channel of this waiter, and the message.
+pub(crate) fn for_waiter(text: &str) -> Option<(&str, &str)> {
+    let (message, channel) = text.strip_prefix("\0for ")?.split_once(' ')?;
+    Some((channel, message))
 }
 
 /// For how long a release has given the lock to the waiter on whose channel this message came. `None` if the message

@@ -248,8 +248,10 @@ impl<'a> QueueSlot<'a> {
         let mut retry = OutageRetry::default();
         let mut delay = RetryDelay::new(calls, kind, &request.settings.own());
         let (mut listener, mut woken, mut yielded) = (None, false, Yielded::Not);
-        if delay.listens() && (yielding.is_some() || self.listens_first()) {
-            listener = Box::pin(self.listen(&mut retry, attempt.channel(), None)).await?;
+        if attempt.is_heard_by_its_client() && request.wait != Wait::Once {
+            listener = Some(self.registers(attempt.source()));
+        } else if delay.listens() && (yielding.is_some() || self.listens_first()) {
+            listener = Box::pin(self.listen(&mut retry, attempt.source(), None)).await?;
         }
         if let Some(yielding) = &mut yielding {
             listener.iter_mut().for_each(Listener::waits);
@@ -279,10 +281,10 @@ impl<'a> QueueSlot<'a> {
             if request.is_over() || delay.is_over() {
                 return Err(request.timed_out(holds));
             }
-            let heard = |listener: &Listener<'_>| *listener.channel() == attempt.channel();
+            let heard = |listener: &Listener<'_>| listener.hears(&attempt.source());
             if delay.listens() && !listener.as_ref().is_some_and(heard) {
-                let channel = attempt.channel();
-                listener = Box::pin(self.listen(&mut retry, channel, Some(asked_at))).await?;
+                let source = attempt.source();
+                listener = Box::pin(self.listen(&mut retry, source, Some(asked_at))).await?;
                 delay.polls_if_needed(calls, kind, &request.settings.own());
                 // Check, listen, check again: a release between the check and the subscription was
                 // not heard.

@@ -16,11 +16,12 @@ use super::holds::Holds;
 use super::holds::release::cleanup::CleanupPending;
 use super::local_queue::{Servers, Waiter};
 use super::request::Request;
+use super::subscriptions::Source;
 use super::wait::Wait;
 use crate::clock::Moment;
 use crate::error::Error;
-use crate::protocol::calls::AcquireArgs;
-use crate::protocol::fair::is_place_gone;
+use crate::protocol::calls::{AcquireArgs, HeardBy};
+use crate::protocol::fair::{is_place_gone, is_woken_by_others};
 use crate::protocol::kind::Kind;
 use crate::protocol::replies::{self, Acquired, TakenOver};
 use crate::protocol::{Call, Field, Unexpected, Value};
@@ -39,6 +40,8 @@ pub(super) struct Attempt<'a> {
     doubt: Option<InDoubt>,
     /// The client hears when the lock is released or given to this waiter.
     listens: bool,
+    /// Who must be subscribed for that.
+    heard_by: HeardBy,
     /// This acquisition may have a place in Redis.
     queued_in_redis: bool,
     /// The servers that sent messages before the last call, if that asked for a place from which a message may come.
@@ -62,7 +65,7 @@ pub(super) enum Answer {
 
 impl<'a> Attempt<'a> {
     pub(super) fn new(holds: &'a Holds, request: &'a Request) -> Self {
-        let field = new_field(holds, request);
+        let (field, heard_by) = new_field(holds, request);
         Attempt {
             holds,
             request,
@@ -71,6 +74,7 @@ impl<'a> Attempt<'a> {
             in_flight: None,
             doubt: None,
             listens: false,
+            heard_by,
             queued_in_redis: false,
             asked_for_place: None,
             pending: None,
@@ -91,9 +95,17 @@ impl<'a> Attempt<'a> {
         self.doubt.is_some()
     }
 
-    /// The channel on which this attempt is notified.
-    pub(super) fn channel(&self) -> Arc<str> {
-        self.request.resource.channel_of(&self.field)
+    /// Where the messages to this attempt come.
+    pub(super) fn source(&self) -> Source {
+        Source {
+            channel: self.request.resource.channel_of(&self.field),
+            by: self.heard_by,
+        }
+    }
+
+    /// True if the waiter can listen without a call.
+    pub(super) fn is_heard_by_its_client(&self) -> bool {
+        self.heard_by == HeardBy::Client
     }
 
     /// Asks Redis once, and waits for the reply until `limit`.
@@ -108,6 +120,10 @@ impl<'a> Attempt<'a> {
             waiter.has_lost_its_place();
             let again = self.acquire_call();
             (sent, reply) = self.send(again, limit).await;
+        }
+        if reply.as_ref().map_or(true, is_woken_by_others) {
+            // Also if the reply is lost, which may have said so.
+            self.heard_by = HeardBy::Owner;
         }
         let reply = match self.request.resource.kind {
             Kind::Latch => reply.map_err(CallError::took_nothing),
@@ -339,7 +355,7 @@ impl<'a> Attempt<'a> {
     fn give_back(&mut self) {
         self.undo();
         self.queued_in_redis = false;
-        self.field = new_field(self.holds, self.request);
+        (self.field, self.heard_by) = new_field(self.holds, self.request);
         self.doubt = None;
     }
 
@@ -354,9 +370,21 @@ impl<'a> Attempt<'a> {
     }
 }
 
-fn new_field(holds: &Holds, request: &Request) -> Field {
+/// A field, and who hears the messages to it.
+fn new_field(holds: &Holds, request: &Request) -> (Field, HeardBy) {
+    let calls = &holds.calls;
+    // Behind a proxy of several shards, the client may listen on another one than that of the lock.
+    let may_be_told = request.resource.kind == Kind::Fair
+        && calls.gives_locks()
+        && calls.transport.takes_many_keys();
+    let heard_by = if may_be_told && holds.client_channel.is_heard() {
+        HeardBy::Client
+    } else {
+        HeardBy::Owner
+    };
     let (permits, lease) = (request.permits, request.terms.lease.get());
-    holds.calls.next_field(&request.resource, permits, lease)
+    let field = calls.next_field(&request.resource, permits, lease, heard_by);
+    (field, heard_by)
 }
 
 impl Drop for Attempt<'_> {

@@ -22,7 +22,7 @@ use super::Settings;
 use crate::client_id::ClientId;
 use crate::clock::Moment;
 use crate::error::Error;
-use crate::protocol::calls::NewField;
+use crate::protocol::calls::{HeardBy, NewField};
 use crate::protocol::dispatch::Declared;
 use crate::protocol::resource::Resource;
 use crate::protocol::{Call, Unexpected, Value};
@@ -195,6 +195,7 @@ impl Calls {
         resource: &Resource,
         permits: u32,
         lease: Duration,
+        heard_by: HeardBy,
     ) -> Arc<str> {
         resource.field(NewField {
             client_id: self.client_id,
@@ -202,6 +203,7 @@ impl Calls {
             number: self.next_id(),
             permits,
             is_short: lease < self.settings.fair_claim,
+            heard_by,
         })
     }
 

@@ -49,9 +49,13 @@ impl TransportEvents for Reported {
             let granted = fair::granted_for(payload);
             return self.subscriptions.message(channel, granted);
         };
-        match lock::given(text) {
-            Some((channel, given)) => self.subscriptions.given(channel, &given),
-            None => self.watchdog.ask_again(text),
+        if let Some((channel, given)) = lock::given(text) {
+            self.subscriptions.given(channel, &given);
+        } else if let Some((channel, message)) = fair::for_waiter(text) {
+            let granted = fair::granted_for(message.as_bytes());
+            self.subscriptions.message(channel, granted);
+        } else {
+            self.watchdog.ask_again(text);
         }
     }
 

@@ -30,6 +30,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::local_queue::Waiter;
+use crate::protocol::calls::HeardBy;
 use crate::protocol::lock::Given;
 use crate::stats::Counters;
 use crate::sync::Map;
@@ -57,12 +58,19 @@ struct Channel {
     idle_since: Option<Instant>,
 }
 
+/// Where the messages to a waiter come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Source {
+    pub(crate) channel: Arc<str>,
+    pub(crate) by: HeardBy,
+}
+
 /// A waiter's registration. Dropping it unregisters the waiter.
 #[derive(Debug)]
 pub(crate) struct Listener<'a> {
     subscriptions: &'a Subscriptions,
     transport: &'a Transport,
-    channel: Arc<str>,
+    source: Source,
     /// The key of the resource that the channel belongs to.
     key: Arc<str>,
     id: u64,
@@ -91,23 +99,25 @@ impl Subscriptions {
     pub(crate) fn listen<'a>(
         &'a self,
         transport: &'a Transport,
-        channel: &Arc<str>,
+        source: Source,
         key: &Arc<str>,
         waiter: &Arc<Waiter>,
     ) -> Listener<'a> {
         let id = self.next.fetch_add(1, Relaxed);
-        let mut entry = self.channels.get_or_insert_with(channel, Channel::default);
+        let mut entry = self
+            .channels
+            .get_or_insert_with(&source.channel, Channel::default);
         if entry.listeners.is_empty() {
             // Most channels have one: `push` would make space for four.
             entry.listeners.reserve_exact(1);
         }
         entry.listeners.push((id, waiter.clone()));
         drop(entry);
-        let (channel, key) = (channel.clone(), key.clone());
+        let key = key.clone();
         Listener {
             subscriptions: self,
             transport,
-            channel,
+            source,
             key,
             id,
             private: false,
@@ -174,19 +184,20 @@ impl Listener<'_> {
         self.waited = true;
     }
 
-    pub(crate) fn channel(&self) -> &Arc<str> {
-        &self.channel
+    pub(crate) fn hears(&self, source: &Source) -> bool {
+        self.source == *source
     }
 
     /// Returns when the subscription is confirmed.
     pub(crate) async fn ready(&self) -> Result<(), CallError> {
-        if self.subscriptions.is_subscribed(&self.channel) {
+        let channel = &self.source.channel;
+        if self.source.by == HeardBy::Client || self.subscriptions.is_subscribed(channel) {
             return Ok(());
         }
         // CANCEL: the channel may or may not be subscribed. The listener's drop unsubscribes it, in
         // order.
-        self.transport.subscribe(&self.channel, &self.key).await?;
-        if let Some(mut entry) = self.subscriptions.channels.get_mut(&self.channel) {
+        self.transport.subscribe(channel, &self.key).await?;
+        if let Some(mut entry) = self.subscriptions.channels.get_mut(channel) {
             entry.confirmed = true;
         }
         Ok(())
@@ -195,7 +206,8 @@ impl Listener<'_> {
 
 impl Drop for Listener<'_> {
     fn drop(&mut self) {
-        let Some(mut entry) = self.subscriptions.channels.get_mut(&self.channel) else {
+        let channel = &self.source.channel;
+        let Some(mut entry) = self.subscriptions.channels.get_mut(channel) else {
             return;
         };
         entry.listeners.retain(|(id, _)| *id != self.id);
@@ -212,8 +224,7 @@ impl Drop for Listener<'_> {
         drop(entry);
         let unused =
             |entry: &Channel| entry.listeners.is_empty() && (self.private || !entry.confirmed);
-        self.subscriptions
-            .end(&self.channel, self.transport, unused);
+        self.subscriptions.end(channel, self.transport, unused);
     }
 }
 

@@ -253,7 +253,7 @@ pub(crate) async fn a_cancelled_head_passes_its_message_on(bed: Bed) {
         let next = queued(&bed, &one).await;
         let listens = async || {
             assert!(futures::poll!(head.as_mut()).is_pending());
-            one.stats().subscriptions == 1
+            one.stats().listeners == 1
         };
         eventually("the next listens", listens).await;
         let woken = one.stats().wakes;

@@ -133,8 +133,8 @@ async fn a_release_that_is_stopped_half_way_is_no_loss() {
     let release = tokio::spawn(guard.unlock());
     eventually("it was stopped half-way", async || {
         let stats = cluster.node(from).command(&["INFO", "commandstats"]).text();
-        let looks = command_stats(&stats).remove("exists");
-        looks.is_some_and(|looks| looks.rejected > 0)
+        let grants = command_stats(&stats).remove("hset");
+        grants.is_some_and(|grants| grants.rejected > 0)
     })
     .await;
     moving.finish();

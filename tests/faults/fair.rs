@@ -46,11 +46,14 @@ async fn served(what: &str, limit: Duration, taking: Taking) -> LockGuard {
 
 /// Returns when the waiters of a client hear messages. The server counts a listener before the client
 /// has the confirmation, which is a message, too. A message that means nothing comes after it.
-async fn hears(server: &Deployment, client: &Client) {
+async fn hears(server: &Deployment, outside: &mut Outside, client: &Client) {
     let in_vain = client.stats().wakes_in_vain;
+    let of_client = format!("leasehold_client:{{{}}}", client.id());
     eventually_within(LIMIT, "woken in vain by a message", async || {
-        for channel in server.channels() {
+        for field in outside.command(&["LRANGE", QUEUE, "0", "-1"]).array() {
+            let channel = format!("redisson_lock__channel:{{n}}:{}", field.text());
             server.publish(&channel, "0");
+            server.publish(&of_client, &format!("\0for 0 {channel}"));
         }
         client.stats().wakes_in_vain > in_vain
     })
@@ -203,8 +206,10 @@ fn waiters_behind_a_dead_java_waiter_do_not_hammer_redis() {
         // The lock is free and reserved for another waiter: here a Java client asks as fast as it
         // can. A listener is counted when it subscribes, which the server hears later.
         eventually_within(LIMIT, "the server serves every listener", async || {
-            let channels = server.channels().len();
-            channels == 20 && clients.iter().all(|client| client.stats().listeners == 10)
+            let channels = server.channels();
+            let of_waiters = |channel: &&String| channel.starts_with("redisson_lock__channel");
+            channels.iter().filter(of_waiters).count() == 20
+                && clients.iter().all(|client| client.stats().listeners == 10)
         })
         .await;
         outside.reset_stats();
@@ -297,7 +302,7 @@ fn a_waiter_that_hears_nothing_comes_all_the_same() {
         for kill in [false, true] {
             let guard = holder.fair_lock("n").lock().await.expect("free");
             let taking = queued(&mut outside, &deaf).await;
-            hears(&server, &deaf).await;
+            hears(&server, &mut outside, &deaf).await;
             if kill {
                 outside.command(&["CLIENT", "KILL", "TYPE", "pubsub"]);
             } else {

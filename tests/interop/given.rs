@@ -27,7 +27,8 @@ async fn beside(observer: &mut Observer) -> String {
 
 /// Lets a task wait, and returns when it is listed beside the holder. A client that has not listened yet is not.
 async fn listed(observer: &mut Observer, lock: &Lock) -> Taking {
-    for _ in 0..50 {
+    for tries in 0.. {
+        assert!(tries < 50, "nobody is listed");
         let taking = takes(lock);
         let is_listed = eventually("it is listed", async || {
             beside(observer).await.matches(';').count() > 2
@@ -37,7 +38,7 @@ async fn listed(observer: &mut Observer, lock: &Lock) -> Taking {
         }
         taking.abort();
     }
-    panic!("nobody is listed");
+    unreachable!("it tries at most fifty times")
 }
 
 /// Lets a thread wait that only a message wakes.

@@ -12,7 +12,8 @@
 --                    front (its place was purged by mistake); 4 keeps its place, and gets no new one
 -- Returns  nil       acquired
 --          integer   if next: remaining lease of the holder in ms, -1 if its key has no expiry;
---                    if not next: -1, and the owner will get a message; -2 if it should keep a place that is gone
+--                    if not next: -1, and the owner will get a message; -2 if it should keep a place that is gone;
+--                    -3, next or not, if Redisson may wake it, on the owner's channel, and it listens on its client's
 -- Idempotent: a repeated call finds its own field or its own place.
 -- After Redisson RedissonFairLock.tryLockInnerAsync. When a Redisson client gets the lock, it
 -- subtracts its own wait from all deadlines behind it. So a place behind such a client is kept for
@@ -46,35 +47,47 @@ local lock, queue, deadlines = KEYS[1], KEYS[2], KEYS[3]
 local channel, publish, owner, lease_ms = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
 local claim_ms, queueing = tonumber(ARGV[5]), tonumber(ARGV[6])
 local FIRST, AT_THE_FRONT, KEEP = 1, 3, 4
-local left_ms = redis.call('pttl', lock)
-if left_ms ~= -2 and redis.call('hexists', lock, owner) == 1 then
-  -- Writes even if the lease is as long, so that who waits for copies waits for one of the grant.
-  if left_ms <= lease_ms then
-    redis.call('pexpire', lock, lease_ms)
+local WOKEN_BY_OTHERS = -3
+-- Owner and count of the holder, or nothing.
+local holder = redis.call('hgetall', lock)
+for i = 1, #holder, 2 do
+  if holder[i] == owner then
+    -- Writes even if the lease is as long, so that who waits for copies waits for one of the grant.
+    if redis.call('pttl', lock) <= lease_ms then
+      redis.call('pexpire', lock, lease_ms)
+    end
+    return nil
   end
-  return nil
 end
+local held = #holder > 0
 -- While the lock is held, heartbeats remove dead waiters. Nobody who comes then needs to look for them.
-if left_ms ~= -2 and queueing == KEEP then
+if held and queueing == KEEP then
   if not redis.call('zscore', deadlines, owner) then
     return -2
   end
-  return redis.call('lindex', queue, 0) == owner and left_ms or -1
+  return redis.call('lindex', queue, 0) == owner and redis.call('pttl', lock) or -1
+end
+-- The reply to who waits.
+local function waits(is_next, others_ms)
+  if client_of(owner) and (others_ms > 0 or held and not is_ours(holder[1])) then
+    return WOKEN_BY_OTHERS
+  end
+  return is_next and redis.call('pttl', lock) or -1
 end
 local now = now_ms()
-if left_ms ~= -2 and queueing == FIRST then
+if held and queueing == FIRST then
   -- It is there already if this call is a repetition.
   if redis.call('zadd', deadlines, 'nx', string.format('%.0f', now + claim_ms), owner) == 1 then
     if redis.call('rpush', queue, owner) == 1 then
       expire(queue, deadlines, false)
-      return left_ms
+      return waits(true, 0)
     end
-    local others_ms = waits_before(queue, deadlines, now, claim_ms, left_ms, -2)
+    local others_ms = waits_before(lock, queue, deadlines, now, claim_ms, -2)
     if others_ms > 0 then
       redis.call('zadd', deadlines, string.format('%.0f', now + claim_ms + others_ms), owner)
       expire(queue, deadlines, true)
     end
-    return -1
+    return waits(false, others_ms)
   end
 end
 local head, head_kept_ms, purged, after = next_of(queue, deadlines, now)
@@ -92,7 +105,7 @@ if queueing == AT_THE_FRONT and kept_until == 0 then
   put_back(queue, owner)
   head, after = unpack(redis.call('lrange', queue, 0, 1))
 end
-if left_ms == -2 and (not head or head == owner) then
+if not held and (not head or head == owner) then
   if head then
     remove_first(queue, deadlines, owner, after)
   end
@@ -100,14 +113,14 @@ if left_ms == -2 and (not head or head == owner) then
   redis.call('pexpire', lock, lease_ms)
   return nil
 end
-if left_ms == -2 and purged then
-  redis.pcall(publish, channel .. ':' .. head, '0')
+if not held and purged then
+  tell(channel, publish, head, '0')
 end
 if queueing == 0 then
-  return left_ms == -2 and -1 or left_ms
+  return held and redis.call('pttl', lock) or -1
 end
 if kept_until == 0 and queueing ~= AT_THE_FRONT then
-  others_ms = waits_before(queue, deadlines, now, claim_ms, left_ms, -1)
+  others_ms = waits_before(lock, queue, deadlines, now, claim_ms, -1)
   kept_until = now + claim_ms + others_ms
   redis.call('rpush', queue, owner)
 end
@@ -116,7 +129,4 @@ redis.call('zadd', deadlines, string.format('%.0f', kept_until), owner)
 if is_first or others_ms > 0 then
   expire(queue, deadlines, others_ms > 0)
 end
-if head == owner or is_first then
-  return left_ms
-end
-return -1
+return waits(head == owner or is_first, others_ms)

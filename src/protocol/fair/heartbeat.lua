@@ -18,7 +18,7 @@ local head, kept_ms, purged = next_of(queue, deadlines, now)
 local left_ms = redis.call('pttl', lock)
 local free = left_ms == -2
 if free and head and purged then
-  redis.pcall(publish, channel .. ':' .. head, '0')
+  tell(channel, publish, head, '0')
 end
 let_writes_through(deadlines)
 if head and is_ours(head) and kept_ms > LONGEST_CLAIM_MS then
@@ -27,7 +27,7 @@ if head and is_ours(head) and kept_ms > LONGEST_CLAIM_MS then
   kept_ms = math.max(claim_ms, HEARTBEAT_MS)
   redis.call('zadd', deadlines, 'xx', string.format('%.0f', now + kept_ms), head)
 end
-local others_ms, longer = waits_before(queue, deadlines, now, claim_ms, left_ms, -1)
+local others_ms, longer = waits_before(lock, queue, deadlines, now, claim_ms, -1)
 expire(queue, deadlines, others_ms > 0)
 local answer = { free and (head and kept_ms or -1) or left_ms }
 for i = 4, #ARGV do

@@ -17,5 +17,4 @@ if redis.call('hexists', lock, ARGV[3]) == 0 then
 end
 redis.call('pexpire', lock, ARGV[4])
 local head = next_of(queue, deadlines, now_ms())
-local receivers = head and redis.pcall(ARGV[2], ARGV[1] .. ':' .. head, '0')
-return type(receivers) == 'number' and receivers or 0
+return head and tell(ARGV[1], ARGV[2], head, '0') or 0

@@ -1,13 +1,29 @@
 -- The beginning of every script of the fair lock: the queue and who is next in it. Owners of this
--- library have a number of 19 digits that begins with 4. The places of all other owners are kept
--- the way Redisson keeps them.
+-- library have a number of 19 digits. It begins with 5 if their messages come on the channel of their
+-- client, and with 4 otherwise. The places of all other owners are kept the way Redisson keeps them.
 local OTHERS_WAIT_MS = 300000
 -- Clients may have different claims. LONGEST_CLAIM_MS is the longest one allowed, and a living
 -- waiter sends a heartbeat well within HEARTBEAT_MS.
 local LONGEST_CLAIM_MS, HEARTBEAT_MS = 60000, 2000
 
 local function is_ours(owner)
-  return #owner > 20 and string.find(owner, '^:4%d+$', -20) ~= nil
+  return #owner > 20 and string.find(owner, '^:[45]%d+$', -20) ~= nil
+end
+
+-- The client on whose channel the messages to this waiter come.
+local function client_of(owner)
+  return is_ours(owner) and string.match(owner, '^(%x+%-%x+%-%x+%-%x+%-%x+):5')
+end
+
+-- Sends a message to a waiter. Returns how many subscribers received it (0 also if PUBLISH was refused).
+local function tell(channel, publish, owner, message)
+  local to, client, receivers = channel .. ':' .. owner, client_of(owner), nil
+  if client then
+    receivers = redis.pcall('publish', 'leasehold_client:{' .. client .. '}', '\0for ' .. message .. ' ' .. to)
+  else
+    receivers = redis.pcall(publish, to, message)
+  end
+  return type(receivers) == 'number' and receivers or 0
 end
 
 -- A release may give the lock to this owner, for as long as its place is kept: its lease is not shorter.
@@ -20,16 +36,16 @@ end
 -- behind it. Its wait is what it added to the deadline before its own, or to the lease of the
 -- holder. The sum assumes at least Redisson's default wait. `last` is the index of the last place
 -- that counts.
-local function waits_before(queue, deadlines, now, claim_ms, left_ms, last)
+local function waits_before(lock, queue, deadlines, now, claim_ms, last)
   local longer, sum = {}, 0
   local later = redis.call('zcount', deadlines, string.format('(%.0f', now + claim_ms), '+inf')
-  if later == 0 and is_ours(redis.call('lindex', queue, 0) or '')
-    and is_ours(redis.call('lindex', queue, last) or '') then
-    -- Redisson waiters are visible only by reading the whole queue. This shortcut misses a Redisson
-    -- waiter between owners of this library whose time is nearly over; at worst it loses its place.
+  if later == 0 and is_ours(redis.call('lindex', queue, last) or '') then
+    -- Redisson waiters are visible only by reading the whole queue. Owners of this library behind one have a place for
+    -- longer than a claim, so there is none before the last. This misses one whose time is nearly over, and that has
+    -- just come behind an owner of this library: at worst it loses its place.
     return sum, longer
   end
-  local before = now + math.max(left_ms, 0)
+  local before = now + math.max(redis.call('pttl', lock), 0)
   for _, owner in ipairs(redis.call('lrange', queue, 0, -1)) do
     longer[owner] = sum
     if is_ours(owner) then
@@ -103,7 +119,7 @@ local function remove_first(queue, deadlines, first, after)
 end
 
 -- The lock is free: gives it to the next owner, and returns how many subscribers received the
--- message (0 also if PUBLISH was refused). An owner that takes grants has it at once, as a lease
+-- message. An owner that takes grants has it at once, as a lease
 -- that ends when its place would have ended; the message says how long that is. So a dead one costs
 -- no more than its place did. Any other owner is told that its turn has come.
 local function pass_on(lock, queue, deadlines, channel, publish)
@@ -122,7 +138,6 @@ local function pass_on(lock, queue, deadlines, channel, publish)
     redis.call('pexpire', lock, kept_ms)
     message = string.format('%.0f', kept_ms)
   end
-  local receivers = redis.pcall(publish, channel .. ':' .. head, message)
-  return type(receivers) == 'number' and receivers or 0
+  return tell(channel, publish, head, message)
 end
 

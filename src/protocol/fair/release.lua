@@ -12,18 +12,19 @@
 -- a place changes no other deadline, and the lock goes to the next waiter in the same step.
 local lock, queue, deadlines = KEYS[1], KEYS[2], KEYS[3]
 local channel, publish, owner = ARGV[1], ARGV[2], ARGV[3]
-local ended = redis.call('hdel', lock, owner)
+local held = redis.call('hdel', lock, owner) == 1
 -- An owner that holds the lock has no place.
-if ended == 0 and redis.call('zrem', deadlines, owner) == 1 then
-  ended = 1
+local waited = not held and redis.call('zrem', deadlines, owner) == 1
+if waited then
   redis.call('lrem', queue, 0, owner)
   keep_for_others(queue, deadlines)
 end
 local receivers = 0
-if redis.call('exists', lock) == 0 then
+-- There is one holder at a time.
+if held or redis.call('exists', lock) == 0 then
   receivers = pass_on(lock, queue, deadlines, channel, publish)
 end
-if ended == 0 then
-  return nil
+if held or waited then
+  return receivers
 end
-return receivers
+return nil

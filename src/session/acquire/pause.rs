@@ -1,6 +1,5 @@
 //! What the contender does between two calls: yield, subscribe, or sleep.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -11,7 +10,7 @@ use crate::protocol::kind::Kind;
 use crate::session::local_queue::{SHORTEST, WaiterSignal, Yield, Yielded};
 use crate::session::request::OutageRetry;
 use crate::session::sleep_until_some;
-use crate::session::subscriptions::Listener;
+use crate::session::subscriptions::{Listener, Source};
 use crate::transport::CallError;
 
 /// A wait times out only if its last call is at most this old.
@@ -54,22 +53,30 @@ impl<'a> QueueSlot<'a> {
         yielded
     }
 
+    /// From now on, messages that come anyway reach this waiter.
+    pub(super) fn registers(&self, source: Source) -> Listener<'a> {
+        let holds = self.handle.holds();
+        let (transport, key) = (&holds.calls.transport, &self.request.resource.key);
+        let listener = holds
+            .subscriptions
+            .listen(transport, source, key, &self.waiter);
+        if self.request.resource.kind == Kind::Fair {
+            listener.private()
+        } else {
+            listener
+        }
+    }
+
     /// Subscribes, riding out an outage. `None` if the subscription is not confirmed yet and it is
     /// time to ask.
     pub(super) async fn listen(
         &self,
         retry: &mut OutageRetry,
-        channel: Arc<str>,
+        source: Source,
         asked_at: Option<Instant>,
     ) -> Result<Option<Listener<'a>>, Error> {
         let holds = self.handle.holds();
-        let (transport, key) = (&holds.calls.transport, &self.request.resource.key);
-        let mut listener = holds
-            .subscriptions
-            .listen(transport, &channel, key, &self.waiter);
-        if self.request.resource.kind == Kind::Fair {
-            listener = listener.private();
-        }
+        let listener = self.registers(source);
         let ready = async {
             tokio::select! {
                 biased;

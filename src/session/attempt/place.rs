@@ -51,6 +51,10 @@ impl Attempt<'_> {
             self.holds.contention.was_met();
             waiter.is_beside(sent, since);
         } else {
+            if self.holds.calls.gives_locks() {
+                // The next waiter need not subscribe.
+                self.holds.client_channel.is_heard_or_wanted();
+            }
             let queues = &self.holds.queues;
             queues.has_place(waiter, &self.field, sent, since);
         }

@@ -3,9 +3,9 @@
 //! Whoever ends a hold by force publishes a message on a channel of the holder's client. A message
 //! makes the client ask Redis, and never ends a hold. If one is lost, the next renewal finds out.
 //!
-//! On the same channel comes who was given a plain lock.
+//! On the same channel comes who was given a plain lock, and what a waiter of a fair lock is told.
 //!
-//! A client listens once a hold has lasted from one look to the next, or once it waits for a plain lock, and from then on.
+//! A client listens once a hold has lasted from one look to the next, or once it waits for a lock, and from then on.
 //! A client whose holds are all shorter, and that waits for nobody, never does.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -32,9 +32,13 @@ pub(crate) struct ClientChannel {
 }
 
 impl ClientChannel {
+    pub(in crate::session) fn is_heard(&self) -> bool {
+        self.is_heard.load(Relaxed)
+    }
+
     /// Whether the client listens. If not, it begins to, because a waiter could be given a lock.
     pub(in crate::session) fn is_heard_or_wanted(&self) -> bool {
-        let is_heard = self.is_heard.load(Relaxed);
+        let is_heard = self.is_heard();
         if !is_heard {
             self.is_wanted.notify_one();
         }

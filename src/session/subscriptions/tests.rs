@@ -26,7 +26,10 @@ async fn a_waiter_that_leaves_while_it_is_woken_does_not_wait_for_itself() {
         poll_and_drop_when_woken(async move {
             let _listener = listening.listen(
                 &session.calls.transport,
-                &Arc::from("c"),
+                Source {
+                    channel: Arc::from("c"),
+                    by: HeardBy::Owner,
+                },
                 &Arc::from("k"),
                 &waiter,
             );

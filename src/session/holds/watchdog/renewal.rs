@@ -79,7 +79,8 @@ pub(super) async fn renew(holds: &Holds, batch: Vec<ToRenew>) -> bool {
         .iter()
         .map(|of| (&*of.hold.resource, &of.hold.field, of.lease))
         .collect();
-    let shortest = batch.iter().map(|of| time_for(calls, of)).min();
+    let now = calls.now();
+    let shortest = batch.iter().map(|of| time_for(calls, of, now)).min();
     // A renewal that takes a third of what is left of the lease leaves time for another one.
     let limit = Instant::now() + shortest.unwrap_or_default() / 3;
     let Ok(_) = calls.trust(&first, Some(limit)).await else {
@@ -162,13 +163,13 @@ async fn confirm(
 }
 
 /// How long a renewal may be repeated before the lease ends.
-fn time_for(calls: &Calls, of: &ToRenew) -> Duration {
+fn time_for(calls: &Calls, of: &ToRenew, now: Moment) -> Duration {
     let longest = if of.lease == VERIFICATION {
         calls.settings.command_timeout
     } else {
         of.lease
     };
-    longest.min(of.hold.lease_left(calls.now()))
+    longest.min(of.hold.lease_left(now))
 }
 
 fn postpone_all(holds: &Holds, batch: &[ToRenew]) {
@@ -181,7 +182,7 @@ fn postpone_all(holds: &Holds, batch: &[ToRenew]) {
 fn postpone(holds: &Holds, of: &ToRenew) {
     count(&holds.calls.counters.renewals_failed);
     of.hold.mark_uncertain();
-    let pause = (time_for(&holds.calls, of) / 30)
+    let pause = (time_for(&holds.calls, of, holds.calls.now()) / 30)
         .clamp(Duration::from_millis(2), Duration::from_millis(500));
     holds
         .watchdog
