@@ -7,11 +7,9 @@
 -- extended while this call was in flight. After Redisson LockTask.
 local renewed = {}
 for i, key in ipairs(KEYS) do
-  local lease_ms = tonumber(ARGV[2 * i])
-  renewed[i] = 0
-  if redis.call('hexists', key, ARGV[2 * i - 1]) == 1 then
-    renewed[i] = 1
-    lengthen(key, lease_ms)
+  renewed[i] = redis.call('hexists', key, ARGV[2 * i - 1])
+  if renewed[i] == 1 then
+    lengthen(key, ARGV[2 * i])
   end
 end
 return renewed

@@ -7,11 +7,10 @@
 -- extended while this call was in flight.
 local renewed = {}
 for i, key in ipairs(KEYS) do
-  local lease_ms = tonumber(ARGV[2 * i])
   renewed[i] = 0
   if redis.call('get', key) == ARGV[2 * i - 1] then
     renewed[i] = 1
-    lengthen(key, lease_ms)
+    lengthen(key, ARGV[2 * i])
   end
 end
 return renewed
