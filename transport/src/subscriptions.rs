@@ -20,7 +20,7 @@
 //! An entry for each channel that was subscribed and not unsubscribed, and one for each `subscribe`
 //! future while there is no connection.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use tokio::sync::oneshot;
@@ -152,8 +152,19 @@ impl SubscriptionRegistry {
         }
         state.connectivity = Connectivity::Connected(connection.clone());
         state.not_restored = None;
+        let pending = std::mem::take(&mut state.pending);
+        let (wanted, gone): (Vec<_>, Vec<_>) = pending.into_iter().partition(|request| {
+            let registered = state.channels.get(&request.channel);
+            registered.is_some_and(|registered| registered.generation == request.generation)
+        });
+        // A channel whose caller still waits is asked for once, on the caller's behalf. Otherwise the caller would not
+        // hear of a refusal that ends the connection, as one does with fred.
+        let asked: BTreeSet<_> = wanted.iter().map(|request| &request.channel).collect();
         for (channel, registered) in &mut state.channels {
             registered.confirmed = false;
+            if asked.contains(channel) {
+                continue;
+            }
             let (generation, epoch) = (registered.generation, state.epoch);
             let (channel, pubsub) = (channel.clone(), registered.pubsub);
             let request = SubscribeRequest {
@@ -166,11 +177,6 @@ impl SubscriptionRegistry {
             // Fails if the connection has ended already. The next one will subscribe the channel.
             drop(connection.subscribe(request));
         }
-        let pending = std::mem::take(&mut state.pending);
-        let (wanted, gone): (Vec<_>, Vec<_>) = pending.into_iter().partition(|request| {
-            let registered = state.channels.get(&request.channel);
-            registered.is_some_and(|registered| registered.generation == request.generation)
-        });
         for mut request in wanted {
             request.epoch = state.epoch;
             drop(connection.subscribe(request));

@@ -67,9 +67,12 @@ pub(crate) async fn run(holds: &Holds) {
         while let Some(channel) = channels.peek() {
             match calls.transport.subscribe(channel, "").await {
                 Ok(()) => drop(channels.next()),
-                Err(CallError::Refused(_)) if calls.polls_only() => break,
                 Err(CallError::Refused(_)) => {
-                    sleep(REFUSED).await;
+                    // Each new connection would ask for it again. With fred, a refusal ends the connection.
+                    calls.transport.unsubscribe(channel);
+                    if !calls.polls_only() {
+                        sleep(REFUSED).await;
+                    }
                     break;
                 }
                 Err(_) => break,
