@@ -373,7 +373,7 @@ impl<'a> Attempt<'a> {
 /// A field, and who hears the messages to it.
 fn new_field(holds: &Holds, request: &Request) -> (Field, HeardBy) {
     let calls = &holds.calls;
-    // Behind a proxy of several shards, the client may listen on another one than that of the lock.
+    // Behind a proxy, the client may be subscribed on another shard than that of the lock.
     let may_be_told = request.resource.kind == Kind::Fair
         && calls.gives_locks()
         && calls.transport.takes_many_keys();

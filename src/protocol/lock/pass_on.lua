@@ -1,7 +1,7 @@
 -- The rest of lock_release: one of the waiters that are listed beside the holder gets the lock, or all may ask.
 
--- Whoever listens without an entry is passed over once, and not twice in a row: clients of Redisson, and those that found
--- no room. Nobody is passed over for longer than this, if it is not known who listens.
+-- Clients of Redisson listen without an entry, and so do those that found no room. Beside them, no two releases in a row give
+-- the lock. If it is not known who listens, at most so many do.
 local LONGEST_STREAK = 7
 
 local function may_give(channel, publish, streak, listed)
