@@ -90,4 +90,6 @@ pub use process::waiting::wait_until;
 #[cfg(feature = "locks")]
 pub use profiles::PROFILES;
 pub use secure::{Folder, Secure};
-pub use waiting::{LIMIT, SOON, eventually, eventually_within, ms, soon, timed, within};
+pub use waiting::{
+    LIMIT, SOON, eventually, eventually_within, ms, soon, timed, until_listed, within,
+};

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 
 /// How long anything may take that is expected to happen.
@@ -25,6 +26,24 @@ pub async fn eventually_within(limit: Duration, what: &str, mut holds: impl Asyn
         assert!(Instant::now() < deadline, "not within {limit:?}: {what}");
         sleep(ms(1)).await;
     }
+}
+
+/// Starts waiters until one of them is listed beside the lock. A client begins to listen when it waits for the first time,
+/// so that one may not be listed.
+pub async fn until_listed<T>(
+    mut waits: impl FnMut() -> JoinHandle<T>,
+    mut is_listed: impl AsyncFnMut() -> bool,
+) -> JoinHandle<T> {
+    for tries in 0.. {
+        assert!(tries < 50, "nobody is listed");
+        let waiter = waits();
+        let listed = eventually("it is listed", &mut is_listed);
+        if timeout(ms(200), listed).await.is_ok() {
+            return waiter;
+        }
+        waiter.abort();
+    }
+    unreachable!("it tries at most fifty times")
 }
 
 /// The outcome of a future that is expected to end.

@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
 
 use leasehold::{Client, Ended, Error, HoldState, Lease, LockGuard, LossReason};
-use leasehold_testbed::{Bed, SOON, eventually, ms, timed, within};
+use leasehold_testbed::{Bed, SOON, eventually, ms, timed, until_listed, within};
 use tokio::task::JoinHandle;
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
 use crate::faulty_connection::FaultyConnection;
 
@@ -50,21 +50,16 @@ fn listed(bed: &Bed) -> Vec<(u64, u64, String)> {
     text.split(';').skip(2).filter_map(entry).collect()
 }
 
-/// A waiter that is listed, and its field. A client begins to listen when it waits for the first time, so that one may
-/// not be listed.
+/// A waiter that is listed, and its field.
 async fn waits(bed: &Bed, client: &Client, lease: Lease) -> (Taking, String) {
     let before = listed(bed).len();
-    for _ in 0..50 {
+    let takes = || {
         let lock = client.lock("x");
-        let taking = tokio::spawn(async move { lock.try_lock(SOON, lease).await });
-        let is_listed = eventually("it is listed", async || listed(bed).len() > before);
-        if timeout(ms(200), is_listed).await.is_ok() {
-            let (_, _, field) = listed(bed).pop().expect("the last one");
-            return (taking, field);
-        }
-        taking.abort();
-    }
-    panic!("nobody is listed");
+        tokio::spawn(async move { lock.try_lock(SOON, lease).await })
+    };
+    let taking = until_listed(takes, async || listed(bed).len() > before).await;
+    let (_, _, field) = listed(bed).pop().expect("the last one");
+    (taking, field)
 }
 
 async fn served(what: &str, (taking, field): (Taking, String)) -> LockGuard {

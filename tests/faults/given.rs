@@ -1,31 +1,27 @@
 //! A release that gives a plain lock to the next waiter, on a server that takes no writes.
 
 use leasehold::{Client, LockGuard};
-use leasehold_testbed::{Outside, Server, eventually, ms, within};
+use leasehold_testbed::{Outside, Server, eventually, ms, until_listed, within};
 use tokio::task::JoinHandle;
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
 use crate::errors::LIMIT;
 use crate::testbed::{beside, connect, hold};
 
-/// A waiter that is listed beside the holder. A client that has not listened yet is not.
+/// A waiter that is listed beside the holder.
 async fn listed(client: &Client, outside: &mut Outside) -> JoinHandle<LockGuard> {
-    for _ in 0..50 {
+    let takes = || {
         let lock = client.lock("n");
-        let taking = tokio::spawn(async move { lock.lock().await.expect("lock") });
-        let is_listed = eventually("it is listed", async || {
-            let fields = outside.command(&["HGETALL", "n"]);
-            let fields = fields.array();
-            fields
-                .get(1)
-                .is_some_and(|value| value.text().matches(';').count() > 2)
-        });
-        if timeout(ms(200), is_listed).await.is_ok() {
-            return taking;
-        }
-        taking.abort();
-    }
-    panic!("nobody is listed");
+        tokio::spawn(async move { lock.lock().await.expect("lock") })
+    };
+    let is_listed = async || {
+        let fields = outside.command(&["HGETALL", "n"]);
+        let fields = fields.array();
+        fields
+            .get(1)
+            .is_some_and(|value| value.text().matches(';').count() > 2)
+    };
+    until_listed(takes, is_listed).await
 }
 
 /// What a server refuses to write has not happened, so nobody may hear of it.

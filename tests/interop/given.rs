@@ -2,9 +2,8 @@
 //! The next release tells all.
 
 use leasehold::{Client, Lock, LockGuard};
-use leasehold_testbed::{SOON, connected, eventually, ms};
+use leasehold_testbed::{SOON, connected, until_listed};
 use tokio::task::JoinHandle;
-use tokio::time::timeout;
 
 use crate::contention::{Contest, LONGEST_WAIT};
 use crate::harness::{Harness, NOW, builder, joined};
@@ -25,20 +24,10 @@ async fn beside(observer: &mut Observer) -> String {
     fields.into_iter().nth(1).unwrap_or_default()
 }
 
-/// Lets a task wait, and returns when it is listed beside the holder. A client that has not listened yet is not.
+/// Lets a task wait, and returns when it is listed beside the holder.
 async fn listed(observer: &mut Observer, lock: &Lock) -> Taking {
-    for tries in 0.. {
-        assert!(tries < 50, "nobody is listed");
-        let taking = takes(lock);
-        let is_listed = eventually("it is listed", async || {
-            beside(observer).await.matches(';').count() > 2
-        });
-        if timeout(ms(200), is_listed).await.is_ok() {
-            return taking;
-        }
-        taking.abort();
-    }
-    unreachable!("it tries at most fifty times")
+    let is_listed = async || beside(observer).await.matches(';').count() > 2;
+    until_listed(|| takes(lock), is_listed).await
 }
 
 /// Lets a thread wait that only a message wakes.
