@@ -191,13 +191,15 @@ fn the_specification_allows_what_clients_did() {
                 .any(|moment| *moment == NOT_ON_ONE_THREAD)
         })
         .map(|(before, after)| format!("{before}, then {after}"))
+        .filter(|transition| !WALKED_ELSEWHERE.contains(&transition.as_str()))
         .collect();
-    assert_eq!(missing, WALKED_ELSEWHERE);
+    assert_eq!(missing, [""; 0], "no world walks these");
 }
 
 /// Only a thread that collects renewals while another one releases can send one so late.
 const NOT_ON_ONE_THREAD: &str = "sends a renewal while it leaves";
-/// By a thousand worlds, by `scenes.rs`, and where there are failovers.
+/// By a thousand worlds, by `scenes.rs`, and where there are failovers. A hundred worlds walk one of them or another: which,
+/// changes with every change of what clients send.
 const WALKED_ELSEWHERE: [&str; 4] = [
     "is handed over, then finds it gone",
     "is handed over, then is renewed",
