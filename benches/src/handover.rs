@@ -13,7 +13,7 @@ use crate::report::{Report, count};
 use crate::server::Sample;
 
 const KEY: &str = "bench:handoff";
-const ROUNDS: usize = 300;
+pub(crate) const ROUNDS: usize = 300;
 /// A waiter that takes longer than this was never woken.
 const WAKE_LIMIT: Duration = Duration::from_secs(30);
 
@@ -59,11 +59,16 @@ pub(crate) async fn hand_over(
         guard.unlock().await?;
         Ok::<_, Failure>(got)
     });
-    sleep(hold + Duration::from_micros(fastrand::u64(..1000))).await;
+    sleep(pause(hold)).await;
     let freed = Instant::now();
     guard.unlock().await?;
     let returned = timeout(WAKE_LIMIT, waiting.join_next()).await;
     let returned = returned.map_err(|_| "the waiter was not woken")?;
     let got = returned.ok_or("no waiter")???;
     Ok(got - freed)
+}
+
+/// How long the lock is held: up to a millisecond longer than this.
+pub(crate) fn pause(hold: Duration) -> Duration {
+    hold + Duration::from_micros(fastrand::u64(..1000))
 }

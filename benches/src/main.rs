@@ -13,6 +13,7 @@
 //! | S3, S4 | `--tasks` tasks share one key; S4 is meant for two processes at once | the acquire |
 //! | S8, S8x | as S3 and S4, with the fair lock | the acquire |
 //! | S5 | one client unlocks while another one waits | from the unlock to the waiter's return |
+//! | S1-bare, S5-bare | the same with the least commands that do it, and without a lock library | the same |
 //! | S6 | `--n` locks are kept by renewal | what that costs in a second |
 //! | S7 | `--n` tasks wait for `--n` held keys, then all are released | until all have theirs |
 //! | S9 | S2 against clusters of 1, 2 and 3 masters, in turns | the rate, and what bounds it |
@@ -35,6 +36,7 @@
 //! | `--url` | `redis://127.0.0.1:7399` | S2, S9: also of a cluster, with all its masters. S9 and S10 start their own without it, S11 always |
 //! | `--peer`, `--proc` | ours, none | copied into the output |
 
+mod bare;
 mod far;
 mod growth;
 mod handover;
@@ -96,6 +98,8 @@ fn runtime(threads: Option<usize>) -> Result<Runtime, Failure> {
 
 async fn run(options: &Options) -> Result<Report, Failure> {
     match options.scenario.as_str() {
+        "S1-bare" => bare::pairs(options).await,
+        "S5-bare" => bare::hand_over(options).await,
         "S1" => loops::own_keys(options, 1).await,
         "S2" => loops::own_keys(options, options.tasks).await,
         "S3" | "S4" | "S8" | "S8x" => loops::one_key(options).await,
