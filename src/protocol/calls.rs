@@ -90,7 +90,7 @@ pub(super) struct Calls {
     /// Ends every hold of the lock, or those of one owner.
     pub(super) force_release: fn(&Resource, Publish, Option<&str>) -> Call,
     pub(super) inspect: &'static Script,
-    /// Renews many holds: for each of them its keys, then its field and lease.
+    /// Renews many holds for one lease: for each of them its keys and its field.
     pub(super) renewal: &'static Script,
     pub(super) renewal_keys: fn(&Resource, &str) -> Vec<Arc<str>>,
 }
@@ -141,18 +141,14 @@ pub(super) fn plain_field(NewField { client, number, .. }: NewField<'_>) -> Stri
     format!("{client}:{number}")
 }
 
-/// One call for many holds whose kinds share a renewal: resource, owner and new lease.
-pub(super) fn renew(calls: &Calls, holds: &[(&Resource, &Field, Duration)]) -> Call {
-    let keys = |(resource, field, _): &(&Resource, &Field, Duration)| {
-        (calls.renewal_keys)(resource, field)
-    };
-    let args = |(_, field, lease): &(&Resource, &Field, Duration)| {
-        [Arg::Text((*field).clone()), ms(*lease)]
-    };
+/// One call that renews many holds for one lease, if their kinds share a script: resource and owner of each.
+pub(super) fn renew(calls: &Calls, lease: Duration, holds: &[(&Resource, &Field)]) -> Call {
+    let keys = |(resource, field): &(&Resource, &Field)| (calls.renewal_keys)(resource, field);
+    let fields = holds.iter().map(|(_, field)| Arg::Text((*field).clone()));
     call(
         calls.renewal,
         holds.iter().flat_map(keys).collect(),
-        holds.iter().flat_map(args).collect(),
+        std::iter::once(ms(lease)).chain(fields).collect(),
     )
 }
 

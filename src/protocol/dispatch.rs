@@ -107,9 +107,9 @@ pub(crate) fn renewal_of(kind: Kind) -> &'static Script {
     calls_of(kind).renewal
 }
 
-/// One call for many holds whose kinds share a script: resource, owner and new lease.
-pub(crate) fn renew(kind: Kind, holds: &[(&Resource, &Field, Duration)]) -> Call {
-    calls::renew(calls_of(kind), holds)
+/// One call that renews many holds for one lease, if their kinds share a script: resource and owner of each.
+pub(crate) fn renew(kind: Kind, lease: Duration, holds: &[(&Resource, &Field)]) -> Call {
+    calls::renew(calls_of(kind), lease, holds)
 }
 
 /// All scripts, for tests that compare engines.

@@ -24,7 +24,7 @@ scripts! {
 pub(super) static CALLS: Calls = Calls {
     field,
     acquire,
-    reenter: |resource, field, lease, _holds| renew(&CALLS, &[(resource, field, lease)]),
+    reenter: |resource, field, lease, _holds| renew(&CALLS, lease, &[(resource, field)]),
     release,
     renewal: &RENEW,
     ..semaphore::CALLS

@@ -118,19 +118,27 @@ pub(crate) fn released(reply: Value) -> Result<Released, Unexpected> {
     }
 }
 
-/// One result for each hold, in order: true if it still exists.
+/// One result for each hold, in order: true if it still exists. The reply says how many do, and which do not.
 pub(crate) fn renewed(reply: Value, holds: usize) -> Result<Vec<bool>, Unexpected> {
-    match reply {
-        Value::Array(answers)
-            if answers.len() == holds && answers.iter().all(|a| matches!(a, Value::Int(0 | 1))) =>
-        {
-            Ok(answers
-                .into_iter()
-                .map(|answer| answer == Value::Int(1))
-                .collect())
-        }
-        other => Err(Unexpected(other)),
+    each_renewed(&reply, holds).ok_or(Unexpected(reply))
+}
+
+fn each_renewed(reply: &Value, holds: usize) -> Option<Vec<bool>> {
+    let Value::Array(numbers) = reply else {
+        return None;
+    };
+    let as_number = |value: &Value| match value {
+        Value::Int(number) => usize::try_from(*number).ok(),
+        _ => None,
+    };
+    let mut renewed = vec![true; holds];
+    let (number, gone) = numbers.split_first()?;
+    for gone in gone {
+        let at = as_number(gone)?.checked_sub(1)?;
+        *renewed.get_mut(at)? = false;
     }
+    let is_whole = renewed.iter().filter(|renewed| **renewed).count() == as_number(number)?;
+    is_whole.then_some(renewed)
 }
 
 impl Resource {
@@ -234,10 +242,12 @@ mod tests {
         assert_eq!(released(Value::Int(-1)), Ok(Released::StillHeld));
         assert_eq!(released(Value::Int(-2)), Ok(Released::Given));
         assert_eq!(released(Value::Int(0)), Ok(Released::Free { receivers: 0 }));
-        assert_eq!(
-            renewed(Value::Array(vec![Value::Int(1), Value::Int(0)]), 2),
-            Ok(vec![true, false])
-        );
+        let numbers = |all: &[i64]| Value::Array(all.iter().copied().map(Value::Int).collect());
+        assert_eq!(renewed(numbers(&[2]), 2), Ok(vec![true, true]));
+        assert_eq!(renewed(numbers(&[1, 2]), 2), Ok(vec![true, false]));
+        assert_eq!(renewed(numbers(&[0, 1]), 1), Ok(vec![false]));
+        assert_eq!(still_held(numbers(&[1])), Ok(true));
+        assert_eq!(still_held(numbers(&[0, 1])), Ok(false));
         let text = |text: &str| Value::Text(text.into());
         let nothing = || Value::Array(vec![]);
         let holder = Value::Array(vec![Value::Int(1000), nothing(), text("a:1"), text("2")]);
@@ -271,8 +281,19 @@ mod tests {
         }
         assert!(acquired(Value::Array(vec![Value::Int(-2)])).is_err());
         assert!(released(Value::Int(-3)).is_err());
-        assert!(renewed(Value::Array(vec![Value::Int(1)]), 2).is_err());
-        assert!(renewed(Value::Array(vec![Value::Int(7)]), 1).is_err());
+        for numbers in [
+            &[] as &[i64],
+            &[1],
+            &[3],
+            &[1, 0],
+            &[1, 3],
+            &[2, 1],
+            &[0, 1, 1],
+            &[-1],
+        ] {
+            let reply = Value::Array(numbers.iter().copied().map(Value::Int).collect());
+            assert!(renewed(reply, 2).is_err(), "{numbers:?}");
+        }
         assert!(still_held(Value::Int(0)).is_err());
         assert!(seen(Value::Array(vec![Value::Int(5), Value::Nil, Value::Nil])).is_err());
         let nothing = Value::Array(vec![]);

@@ -47,7 +47,7 @@ enum Reply {
     Grants,
     /// Of an acquisition of permits: nothing if they were granted.
     Permits,
-    /// One number for each hold: 1 if it is there.
+    /// Of a renewal: how many holds are there, and the number of each that is gone.
     Each,
     /// Nothing if the hold is gone.
     There,
@@ -239,7 +239,11 @@ impl Reply {
             (Reply::Grant, reply) => matches!(reply, Value::Nil | Value::Array(_)),
             (Reply::Permits, reply) => *reply == Value::Nil,
             (Reply::Grants, reply) => matches!(reply, Value::Array(_)),
-            (Reply::Each, Value::Array(each)) => each.get(at) == Some(&Value::Int(1)),
+            (Reply::Each, Value::Array(numbers)) => {
+                let gone = numbers.get(1..).unwrap_or_default();
+                let number = i64::try_from(at + 1).unwrap_or(i64::MAX);
+                !gone.contains(&Value::Int(number))
+            }
             (Reply::There, reply) => *reply != Value::Nil,
             (Reply::Each, _) => true,
         };
@@ -269,8 +273,8 @@ fn asks_of(script: &str, keys: &[Arc<str>], args: &[Arc<str>]) -> Option<(Reply,
         )
     };
     let renews = |keys: Vec<&Arc<str>>| {
-        let of_hold =
-            |(at, key): (usize, &Arc<str>)| ask(key, Asked::Renew, 2 * at, span(&args[2 * at + 1]));
+        let lease = span(&args[0]);
+        let of_hold = |(at, key): (usize, &Arc<str>)| ask(key, Asked::Renew, at + 1, lease);
         (
             Reply::Each,
             keys.into_iter().enumerate().map(of_hold).collect(),

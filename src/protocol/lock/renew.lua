@@ -1,15 +1,17 @@
 -- lock_renew: renews holds whose field still exists.
 -- KEYS[1..n]  hash      owner field -> holds; for a read/write lock also its mode
--- ARGV[2i-1]  owner     field name in KEYS[i]
--- ARGV[2i]    lease_ms  integer > 0
--- Returns     array of 0 or 1, 0 where the hold is gone
+-- ARGV[1]     lease_ms  integer > 0
+-- ARGV[i+1]   owner     field name in KEYS[i]
+-- Returns     array: how many are there, and the number i of each that is gone
 -- Idempotent. A lost lock is never resurrected. No lease is shortened, because it may have been
 -- extended while this call was in flight. After Redisson LockTask.
-local renewed = {}
+local lease_ms, renewed = ARGV[1], { 0 }
 for i, key in ipairs(KEYS) do
-  renewed[i] = redis.call('hexists', key, ARGV[2 * i - 1])
-  if renewed[i] == 1 then
-    lengthen(key, ARGV[2 * i])
+  if redis.call('hexists', key, ARGV[i + 1]) == 1 then
+    lengthen(key, lease_ms)
+    renewed[1] = renewed[1] + 1
+  else
+    renewed[#renewed + 1] = i
   end
 end
 return renewed

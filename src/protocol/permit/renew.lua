@@ -1,26 +1,29 @@
 -- permit_renew: renews the permits of each holder that still has all of its permits.
 -- KEYS[1..n]  zset      id -> epoch ms until which it is held
--- ARGV[2i-1]  ids       ids in KEYS[i], 32 hex digits each
--- ARGV[2i]    lease_ms  integer > 0
--- Returns     array of 0 or 1, 0 where one of the ids is gone
+-- ARGV[1]     lease_ms  integer > 0
+-- ARGV[i+1]   ids       ids in KEYS[i], 32 hex digits each
+-- Returns     array: how many have all of theirs, and the number i of each that has not
 -- Idempotent. A lost permit is never resurrected, and no lease is shortened.
 local now = now_ms()
-local renewed = {}
+local until_ms, renewed = now + tonumber(ARGV[1]), { 0 }
 for i, held in ipairs(KEYS) do
-  local ids, until_ms, later = ids_of(ARGV[2 * i - 1]), now + tonumber(ARGV[2 * i]), {}
-  renewed[i] = #ids > 0 and 1 or 0
+  local ids, later = ids_of(ARGV[i + 1]), {}
+  local has_all = #ids > 0
   for n, id in ipairs(ids) do
     local kept_until = tonumber(redis.call('zscore', held, id) or 0)
-    renewed[i] = kept_until > now and renewed[i] or 0
+    has_all = has_all and kept_until > now
     later[n] = kept_until < until_ms
   end
-  if renewed[i] == 1 then
+  if has_all then
     let_writes_through(held)
     for n, id in ipairs(ids) do
       if later[n] then
         redis.call('zadd', held, string.format('%.0f', until_ms), id)
       end
     end
+    renewed[1] = renewed[1] + 1
+  else
+    renewed[#renewed + 1] = i
   end
 end
 return renewed

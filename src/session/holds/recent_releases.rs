@@ -86,6 +86,10 @@ impl Field for Release {
     fn field(&self) -> &Arc<str> {
         &self.field
     }
+
+    fn lease(&self) -> Duration {
+        VERIFICATION
+    }
 }
 
 impl RecentReleases {
@@ -202,10 +206,10 @@ async fn repeat(holds: &Holds, batch: Vec<Release>) {
     loop {
         let fields: Vec<_> = batch
             .iter()
-            .map(|release| (&*release.resource, &release.field, VERIFICATION))
+            .map(|release| (&*release.resource, &release.field))
             .collect();
         let outage = holds.calls.outages.next();
-        let call = protocol::renew(kind, &fields);
+        let call = protocol::renew(kind, VERIFICATION, &fields);
         let reply = holds.calls.call(Lane::Background, call).await;
         let held = reply.and_then(|value| Ok(replies::renewed(value, batch.len())?));
         let error = match held {

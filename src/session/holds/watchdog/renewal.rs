@@ -34,6 +34,7 @@ pub(super) struct ToRenew {
 pub(in crate::session) trait Field {
     fn resource(&self) -> &Resource;
     fn field(&self) -> &Arc<str>;
+    fn lease(&self) -> Duration;
 
     fn script(&self) -> &'static str {
         protocol::renewal_of(self.resource().kind).sha1()
@@ -48,23 +49,27 @@ impl Field for ToRenew {
     fn field(&self) -> &Arc<str> {
         &self.hold.field
     }
+
+    fn lease(&self) -> Duration {
+        self.lease
+    }
 }
 
-/// Splits fields into batches, one call each: kinds of locks that share one script. A field with more
+/// Splits fields into batches, one call each: of the same lease, and of kinds that share a script. A field with more
 /// entries than a batch gets its own.
 pub(in crate::session) fn batches<T: Field>(calls: &Calls, mut fields: Vec<T>) -> Vec<Vec<T>> {
     let most = calls.keys_at_once(BATCH);
-    let kind = |of: &T| (of.script(), calls.group(&of.resource().key));
-    fields.sort_by_cached_key(kind);
+    let common = |of: &T| (of.script(), of.lease(), calls.group(&of.resource().key));
+    fields.sort_by_cached_key(common);
     let mut batches: Vec<Vec<T>> = Vec::new();
     let (mut last, mut entries) = (None, 0);
     for of in fields {
-        let (script, number) = (kind(&of), of.resource().entries(of.field()));
+        let (in_common, number) = (common(&of), of.resource().entries(of.field()));
         entries += number;
         match batches.last_mut() {
-            Some(batch) if last == Some(script) && entries <= most => batch.push(of),
+            Some(batch) if last == Some(in_common) && entries <= most => batch.push(of),
             _ => {
-                (last, entries) = (Some(script), number);
+                (last, entries) = (Some(in_common), number);
                 batches.push(vec![of]);
             }
         }
@@ -74,10 +79,10 @@ pub(in crate::session) fn batches<T: Field>(calls: &Calls, mut fields: Vec<T>) -
 
 /// Sends one batch and applies the result to each hold. True if the server has answered for all of them.
 pub(super) async fn renew(holds: &Holds, batch: Vec<ToRenew>) -> bool {
-    let (calls, first) = (&holds.calls, batch[0].hold.resource.clone());
-    let renewals: Vec<(&Resource, _, _)> = batch
+    let (calls, first, lease) = (&holds.calls, batch[0].hold.resource.clone(), batch[0].lease);
+    let renewals: Vec<(&Resource, _)> = batch
         .iter()
-        .map(|of| (&*of.hold.resource, &of.hold.field, of.lease))
+        .map(|of| (&*of.hold.resource, &of.hold.field))
         .collect();
     let now = calls.now();
     let shortest = batch.iter().map(|of| time_for(calls, of, now)).min();
@@ -89,7 +94,7 @@ pub(super) async fn renew(holds: &Holds, batch: Vec<ToRenew>) -> bool {
     };
     let sent = calls.now();
     let before = calls.epoch_if_durable(Lane::Background, &first.key);
-    let call = protocol::renew(first.kind, &renewals);
+    let call = protocol::renew(first.kind, lease, &renewals);
     let call = calls.call(Lane::Background, call);
     let reply = match timeout_at(limit, call).await {
         Ok(Ok(value)) => replies::renewed(value, batch.len()).map_err(Into::into),
