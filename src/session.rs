@@ -62,7 +62,6 @@ use calls::life::{End, Life};
 use holds::Holds;
 use holds::contention::Contention;
 use holds::descriptions::Descriptions;
-use holds::forced::ClientChannel;
 use holds::in_the_way::InRounds;
 use holds::release::cleanup::Cleanups;
 use local_queue::LocalQueues;
@@ -197,7 +196,7 @@ impl Session {
             recent_releases: reported.recent_releases,
             descriptions: Descriptions::default(),
             in_rounds: InRounds::default(),
-            client_channel: ClientChannel::default(),
+            client_channel: reported.client_channel,
             contention: Contention::default(),
         };
         let attendance = Arc::default();

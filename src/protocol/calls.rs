@@ -59,8 +59,9 @@ pub(crate) struct NewField<'a> {
     /// No other field of the client is made from it.
     pub(crate) number: u64,
     pub(crate) permits: u32,
-    /// The lease is shorter than the time for which a place in the queue is kept.
-    pub(crate) is_short: bool,
+    /// No release may give the lock to it: the lease is shorter than the time for which a place in the queue is kept, or
+    /// another lock has the same queue.
+    pub(crate) must_ask: bool,
     pub(crate) heard_by: HeardBy,
 }
 

@@ -28,7 +28,7 @@ pub(super) static CALLS: Calls = Calls {
 };
 
 /// Numbers of fields in the queue have 19 digits, so that the scripts can tell this crate's owners
-/// from Redisson's. They are odd if the hold must not last as long as a place is kept. The first digit says who hears
+/// from Redisson's. They are odd if no release may give the lock to them. The first digit says who hears
 /// that their turn has come.
 const HEARD_BY_OWNER: u64 = 4_000_000_000_000_000_000;
 const HEARD_BY_CLIENT: u64 = 5_000_000_000_000_000_000;
@@ -38,7 +38,7 @@ fn field(of: NewField<'_>) -> String {
         HeardBy::Owner => HEARD_BY_OWNER,
         HeardBy::Client => HEARD_BY_CLIENT,
     };
-    let number = first + 2 * of.number + u64::from(of.is_short);
+    let number = first + 2 * of.number + u64::from(of.must_ask);
     format!("{}:{number}", of.client)
 }
 

@@ -27,8 +27,12 @@ pub(crate) fn channels(client: ClientId) -> [Arc<str>; 2] {
 /// What a message says, if it came on the channel of a client: the key of a hold that was ended,
 /// [who was given a lock](super::lock::given), or a [message to a waiter](super::fair::for_waiter) of a fair lock.
 pub(crate) fn text_to_client<'a>(channel: &str, payload: &'a [u8]) -> Option<&'a str> {
-    let is_ours = channel.starts_with(CLIENT);
-    is_ours.then(|| str::from_utf8(payload).unwrap_or_default())
+    is_of_a_client(channel).then(|| str::from_utf8(payload).unwrap_or_default())
+}
+
+/// True for a channel of [`channels`].
+pub(crate) fn is_of_a_client(channel: &str) -> bool {
+    channel.starts_with(CLIENT)
 }
 
 /// The reply to a forced release.

@@ -39,6 +39,14 @@ impl KeyName {
     }
 }
 
+/// True for `{x}`. Keys and channels that are made from this name are those that are made from `x`.
+pub(crate) fn is_only_a_tag(name: &str) -> bool {
+    let inner = name
+        .strip_prefix('{')
+        .and_then(|rest| rest.strip_suffix('}'));
+    inner.is_some_and(|inner| !inner.contains(['{', '}']))
+}
+
 /// The reason why a name cannot be used, if any.
 ///
 /// Redis hashes the text between the first `{` and the first `}` after it, if that is not
@@ -72,6 +80,16 @@ mod tests {
             &*channel.of("{shop}:orders:42"),
             "redisson_lock__channel:{shop}:orders:42"
         );
+    }
+
+    #[test]
+    fn a_name_in_braces_shares_its_keys() {
+        let queue = KeyName::Prefixed("redisson_lock_queue");
+        for (name, other) in [("x", "{x}"), ("{a}b", "{{a}b}"), ("a{b}", "{a{b}}")] {
+            let shares = queue.of(name) == queue.of(other);
+            assert_eq!(is_only_a_tag(other), shares, "{other}");
+            assert!(!is_only_a_tag(name), "{name}");
+        }
     }
 
     #[test]

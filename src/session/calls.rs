@@ -24,6 +24,7 @@ use crate::clock::Moment;
 use crate::error::Error;
 use crate::protocol::calls::{HeardBy, NewField};
 use crate::protocol::dispatch::Declared;
+use crate::protocol::keys::is_only_a_tag;
 use crate::protocol::resource::Resource;
 use crate::protocol::{Call, Unexpected, Value};
 use crate::stats::{Counters, count};
@@ -202,7 +203,7 @@ impl Calls {
             client: &self.client_text,
             number: self.next_id(),
             permits,
-            is_short: lease < self.settings.fair_claim,
+            must_ask: lease < self.settings.fair_claim || is_only_a_tag(&resource.key),
             heard_by,
         })
     }

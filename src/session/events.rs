@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::calls::outages::Outages;
 use super::calls::reclaim::Sessions;
 use super::calls::reply_times::ReplyTimes;
+use super::holds::forced::ClientChannel;
 use super::holds::recent_releases::RecentReleases;
 use super::holds::watchdog::Watchdog;
 use super::subscriptions::Subscriptions;
@@ -25,6 +26,7 @@ pub(crate) struct Reported {
     pub(super) reply_times: Arc<ReplyTimes>,
     pub(super) outages: Arc<Outages>,
     pub(super) sessions: Arc<Sessions>,
+    pub(super) client_channel: Arc<ClientChannel>,
     telemetry: Telemetry,
 }
 
@@ -38,6 +40,7 @@ impl Reported {
             reply_times: Arc::default(),
             outages: Arc::default(),
             sessions: Arc::default(),
+            client_channel: Arc::default(),
             telemetry: Telemetry::default(),
         }
     }
@@ -75,6 +78,14 @@ impl TransportEvents for Reported {
     fn missed(&self, what: Missed<'_>) {
         self.subscriptions.servers_may_change();
         self.subscriptions.missed(what);
+    }
+
+    fn refused(&self, channel: &str) {
+        if forced::is_of_a_client(channel) {
+            self.client_channel.is_refused();
+        } else {
+            self.subscriptions.refused(channel);
+        }
     }
 
     fn restored(&self, lane: Lane, concerns: &dyn Fn(&str) -> bool) {

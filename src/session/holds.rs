@@ -43,7 +43,7 @@ pub(crate) struct Holds {
     pub(super) recent_releases: Arc<RecentReleases>,
     pub(super) descriptions: Descriptions,
     pub(crate) in_rounds: InRounds,
-    pub(super) client_channel: ClientChannel,
+    pub(super) client_channel: Arc<ClientChannel>,
     pub(super) contention: Contention,
 }
 

@@ -238,7 +238,7 @@ impl Subscriptions {
         let listeners = listeners.unwrap_or_default();
         self.counters.wakes.add(listeners.len() as u64);
         for (_, waiter) in listeners {
-            waiter.hears(granted);
+            waiter.hears(channel, granted);
         }
     }
 
@@ -253,6 +253,14 @@ impl Subscriptions {
             self.counters.wakes.add(1);
             waiter.wake();
         }
+    }
+
+    /// The server refused the channel on a new connection. The next waiter asks for it again; those of now ask Redis.
+    pub(super) fn refused(&self, channel: &str) {
+        if let Some(mut entry) = self.channels.get_mut(channel) {
+            entry.confirmed = false;
+        }
+        self.missed(Missed::Channel(channel));
     }
 
     /// Another server may send messages from now on.

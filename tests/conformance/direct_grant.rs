@@ -145,6 +145,7 @@ async fn hold_and_wait(
 behaviours_of_both! {
     a_release_gives_the_lock_to_the_next_waiter,
     a_grant_that_nobody_hears_of_is_found,
+    a_release_gives_nothing_to_who_waits_for_another_lock,
     a_fixed_lease_is_asked_for,
     a_short_lease_ends_in_time,
     who_has_asked_for_two_places_believes_no_message,
@@ -193,6 +194,28 @@ mod both {
         let (guard, _) = served("the next", next).await;
         assert!(bed.left("x") > 20_000, "it has asked");
         guard.unlock().await.unwrap();
+    }
+
+    /// The locks `x` and `{x}` have one queue.
+    pub(super) async fn a_release_gives_nothing_to_who_waits_for_another_lock(
+        bed: Bed,
+        heard_by: HeardBy,
+    ) {
+        let (one, other) = (bed.client().await, bed.client().await);
+        heard_by.begins(&bed, &other).await;
+        for (waited, released) in [("x", "{x}"), ("{x}", "x")] {
+            let guard = one.fair_lock(waited).lock().await.unwrap();
+            let another = one.fair_lock(released).lock().await.unwrap();
+            let lock = other.fair_lock(waited);
+            let next = tokio::spawn(async move { lock.try_lock(SOON, Lease::Renewed).await });
+            eventually("in the queue", async || queue(&bed).len() == 1).await;
+            first_listens(&bed).await;
+            another.unlock().await.unwrap();
+            stays_waiting(&next).await;
+            assert!(!bed.exists(released), "it is free");
+            guard.unlock().await.unwrap();
+            served("the next", next).await.0.unlock().await.unwrap();
+        }
     }
 
     pub(super) async fn a_fixed_lease_is_asked_for(bed: Bed, heard_by: HeardBy) {

@@ -336,6 +336,7 @@ leasehold_testbed::behaviours! {
         who_has_asked_for_two_places_believes_no_message,
         after_a_reconnect_no_message_is_believed,
         who_dies_with_a_grant_costs_its_place,
+        a_release_gives_nothing_to_who_waits_for_another_lock,
         who_waits_behind_redisson_listens_itself,
     }
     given_locks {

@@ -137,6 +137,8 @@ async fn a_release_that_is_stopped_half_way_is_no_loss() {
         grants.is_some_and(|grants| grants.rejected > 0)
     })
     .await;
+    let places = cluster.node(from).command(&["LLEN", queue]);
+    assert_eq!(places.int(), 1, "the next one keeps its place");
     moving.finish();
     release.await.expect("no panic").expect("it was held");
     let guard = waiter.await.expect("no panic").expect("the next");

@@ -336,6 +336,7 @@ impl Connection {
         events: &dyn TransportEvents,
     ) -> Result<(), Fault> {
         self.received.fetch_add(1, Ordering::Relaxed);
+        let mut not_restored = None;
         let notification = match incoming {
             Incoming::Reply(reply) => {
                 let refuses =
@@ -354,8 +355,9 @@ impl Connection {
                     self.driver.wake();
                 }
                 self.notify_if_drained(&ledger);
-                if let Some(Notification::Subscribed(_, Err(error))) = &notification {
+                if let Some(Notification::Subscribed(request, Err(error))) = &notification {
                     self.known.subscription_refused(error);
+                    not_restored = request.is_restored().then(|| request.channel.clone());
                 }
                 notification
             }
@@ -390,6 +392,9 @@ impl Connection {
             },
         };
         Notification::deliver(notification, observer);
+        if let Some(channel) = not_restored {
+            events.refused(&channel);
+        }
         Ok(())
     }
 }

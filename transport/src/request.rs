@@ -73,6 +73,13 @@ pub(super) struct SubscribeRequest {
     pub(super) answer: Option<oneshot::Sender<SubscribeOutcome>>,
 }
 
+impl SubscribeRequest {
+    /// No caller waits for the answer.
+    pub(super) fn is_restored(&self) -> bool {
+        self.answer.is_none()
+    }
+}
+
 /// The end of a request. It must be delivered while nothing is locked.
 #[derive(Debug)]
 pub(super) enum Notification {

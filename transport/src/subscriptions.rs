@@ -9,6 +9,7 @@
 //!   of the earlier subscription does not count.
 //! - **REGISTRY-3** A channel stays registered across connections until it is unsubscribed. After a loss,
 //!   `subscribe` waits for the first attempt to reconnect, but not longer.
+//! - **REGISTRY-4** A restored channel that the server refuses is forgotten and reported.
 //!
 //! # Locking
 //!
@@ -131,7 +132,7 @@ impl SubscriptionRegistry {
     }
 
     /// Fails if the connection did not restore all channels that [`connected`](Self::connected)
-    /// requested. Channels that the server refused for good do not count. Others may be confirmed
+    /// requested. Those that the server refused for good do not count (REGISTRY-4). Others may be confirmed
     /// on a later attempt, for example after BUSY, when a script has run for too long.
     pub(super) fn restored(&self) -> Result<(), CallError> {
         self.0.lock().not_restored.take().map_or(Ok(()), Err)
@@ -236,6 +237,14 @@ impl SubscriptionRegistry {
 }
 
 impl State {
+    /// REGISTRY-4: the next connection would be refused the channel too, and some end when they are.
+    fn forget(&mut self, refused: &SubscribeRequest) {
+        let registered = self.channels.get(&refused.channel);
+        if registered.is_some_and(|registered| registered.generation == refused.generation) {
+            self.channels.remove(&refused.channel);
+        }
+    }
+
     fn disconnected(&mut self) -> Option<Arc<Connection>> {
         if matches!(self.connectivity, Connectivity::Closed) {
             return None;
@@ -265,10 +274,8 @@ impl SubscriptionObserver for SubscriptionRegistry {
                     registered.confirmed = true;
                 }
             }
-            // No caller waits for this restored channel, so nobody else would retry it.
-            Err(error @ CallError::NotApplied(_)) if request.answer.is_none() => {
-                state.not_restored = Some(error.clone());
-            }
+            Err(error @ CallError::NotApplied(_)) => state.not_restored = Some(error.clone()),
+            Err(CallError::Refused(_)) if request.is_restored() => state.forget(&request),
             Err(_) => {}
         }
         drop(state);

@@ -87,6 +87,7 @@ struct Recorder {
     messages: Mutex<Vec<(String, Vec<u8>)>>,
     missed: AtomicUsize,
     restored: Mutex<Vec<Lane>>,
+    refused: Mutex<Vec<String>>,
     /// How often another server was reported.
     switched: AtomicUsize,
     /// How long the consumer needs for each message.
@@ -107,6 +108,10 @@ impl Recorder {
         self.switched.load(Ordering::SeqCst)
     }
 
+    fn refused(&self) -> Vec<String> {
+        self.refused.lock().clone()
+    }
+
     fn restored(&self, lane: Lane) -> bool {
         self.restored.lock().contains(&lane)
     }
@@ -125,6 +130,10 @@ impl TransportEvents for Recorder {
 
     fn missed(&self, _: Missed<'_>) {
         self.missed.fetch_add(1, Ordering::SeqCst);
+    }
+
+    fn refused(&self, channel: &str) {
+        self.refused.lock().push(channel.to_owned());
     }
 
     fn restored(&self, lane: Lane, _: &dyn Fn(&str) -> bool) {

@@ -20,12 +20,12 @@
 -- that much longer.
 
 -- Puts an owner at the front, but behind earlier owners of the same client, whose fields have lower
--- numbers. All of them may have been removed together.
+-- numbers after the first digit. All of them may have been removed together.
 local function put_back(queue, owner)
   local waiting, before = redis.call('lrange', queue, 0, -1), 0
   for i, other in ipairs(waiting) do
     local same = #other == #owner and string.sub(other, 1, -20) == string.sub(owner, 1, -20)
-    if same and other < owner then
+    if same and string.sub(other, -18) < string.sub(owner, -18) then
       before = i
     end
   end

@@ -1,13 +1,13 @@
 -- The beginning of every script of the fair lock: the queue and who is next in it. Owners of this
 -- library have a number of 19 digits. It begins with 5 if their messages come on the channel of their
--- client, and with 4 otherwise. The places of all other owners are kept the way Redisson keeps them.
+-- client, and with 4 otherwise; later versions may use the digits up to 9. The places of all other owners are kept the way Redisson keeps them.
 local OTHERS_WAIT_MS = 300000
 -- Clients may have different claims. LONGEST_CLAIM_MS is the longest one allowed, and a living
 -- waiter sends a heartbeat well within HEARTBEAT_MS.
 local LONGEST_CLAIM_MS, HEARTBEAT_MS = 60000, 2000
 
 local function is_ours(owner)
-  return #owner > 20 and string.find(owner, '^:[45]%d+$', -20) ~= nil
+  return #owner > 20 and string.find(owner, '^:[4-9]%d+$', -20) ~= nil
 end
 
 -- The client on whose channel the messages to this waiter come.
@@ -26,9 +26,10 @@ local function tell(channel, publish, owner, message)
   return type(receivers) == 'number' and receivers or 0
 end
 
--- A release may give the lock to this owner, for as long as its place is kept: its lease is not shorter.
-local function takes_grants(owner)
-  return is_ours(owner) and string.find(owner, '[02468]$') ~= nil
+-- A release may give the lock to this owner, for as long as its place is kept: its lease is not shorter. The locks `x` and
+-- `{x}` have one queue. Who waits for `{x}` takes no grants, so what is given must be `x`.
+local function takes_grants(lock, owner)
+  return is_ours(owner) and string.find(owner, '[02468]$') ~= nil and not string.find(lock, '^{[^{}]*}$')
 end
 
 -- How much longer than a claim a place is kept: first at the end of the queue, then for each owner
@@ -119,23 +120,24 @@ local function remove_first(queue, deadlines, first, after)
 end
 
 -- The lock is free: gives it to the next owner, and returns how many subscribers received the
--- message. An owner that takes grants has it at once, as a lease
--- that ends when its place would have ended; the message says how long that is. So a dead one costs
--- no more than its place did. Any other owner is told that its turn has come.
+-- message. An owner that takes grants has it at once, as a lease that ends when its place would have
+-- ended; the message says how long that is. So a dead one costs no more than its place did. Any
+-- other owner is told that its turn has come.
 local function pass_on(lock, queue, deadlines, channel, publish)
   local head, kept_ms, _, after = next_of(queue, deadlines, now_ms())
   if not head then
     return 0
   end
   local message = '0'
-  if takes_grants(head) then
+  if takes_grants(lock, head) then
     if kept_ms > LONGEST_CLAIM_MS then
       -- Redisson clients were ahead, and its deadline needs no extra time any more.
       kept_ms = HEARTBEAT_MS
     end
-    remove_first(queue, deadlines, head, after)
+    -- First, because a slot that migrates refuses to write the lock. Then the waiter keeps its place.
     redis.call('hset', lock, head, 1)
     redis.call('pexpire', lock, kept_ms)
+    remove_first(queue, deadlines, head, after)
     message = string.format('%.0f', kept_ms)
   end
   return tell(channel, publish, head, message)

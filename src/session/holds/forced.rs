@@ -11,10 +11,12 @@
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use tokio::time::sleep;
 
 use super::Holds;
 use crate::protocol::forced::channels;
+use crate::session::calls::Calls;
 use crate::sync::Notify;
 use crate::transport::CallError;
 
@@ -29,6 +31,7 @@ const REFUSED: Duration = Duration::from_secs(60);
 pub(crate) struct ClientChannel {
     is_wanted: Notify,
     is_heard: AtomicBool,
+    refused: Notify,
 }
 
 impl ClientChannel {
@@ -44,18 +47,22 @@ impl ClientChannel {
         }
         is_heard
     }
+
+    /// The server of a new connection has refused it to this user.
+    pub(in crate::session) fn is_refused(&self) {
+        self.refused.notify_one();
+    }
 }
 
 /// Listens once it is worth it, until it is dropped.
 pub(crate) async fn run(holds: &Holds) {
-    let calls = &holds.calls;
-    let mut channels = channels(calls.client_id()).into_iter().peekable();
+    let (calls, of_client) = (&holds.calls, &holds.client_channel);
     // Holds with lower ids were there at the last look.
     let mut next_id = 0;
     loop {
         let is_wanted = tokio::select! {
             biased;
-            () = holds.client_channel.is_wanted.notified() => true,
+            () = of_client.is_wanted.notified() => true,
             () = sleep(LOOK) => false,
         };
         let is_worth_it = is_wanted || holds.watchdog.has_older_than(next_id);
@@ -63,24 +70,33 @@ pub(crate) async fn run(holds: &Holds) {
         if !is_worth_it || calls.polls_only() {
             continue;
         }
-        // The channels belong to no key: scripts on keys of all slots publish to them.
-        while let Some(channel) = channels.peek() {
-            match calls.transport.subscribe(channel, "").await {
-                Ok(()) => drop(channels.next()),
-                Err(CallError::Refused(_)) => {
-                    // Each new connection would ask for it again. With fred, a refusal ends the connection.
-                    calls.transport.unsubscribe(channel);
-                    if !calls.polls_only() {
-                        sleep(REFUSED).await;
-                    }
-                    break;
-                }
-                Err(_) => break,
+        // Of an earlier connection.
+        let _ = of_client.refused.notified().now_or_never();
+        match listen(calls).await {
+            Ok(()) => {
+                of_client.is_heard.store(true, Relaxed);
+                of_client.refused.notified().await;
+                of_client.is_heard.store(false, Relaxed);
             }
+            Err(CallError::Refused(_)) if !calls.polls_only() => {}
+            Err(_) => continue,
         }
-        if channels.peek().is_none() {
-            holds.client_channel.is_heard.store(true, Relaxed);
-            return std::future::pending().await;
+        sleep(REFUSED).await;
+    }
+}
+
+/// The channels belong to no key: scripts on keys of all slots publish to them.
+async fn listen(calls: &Calls) -> Result<(), CallError> {
+    let channels = channels(calls.client_id());
+    for channel in &channels {
+        let listens = calls.transport.subscribe(channel, "").await;
+        if listens.is_err() {
+            // Otherwise each new connection would ask for it, though nobody hears the answer.
+            for channel in &channels {
+                calls.transport.unsubscribe(channel);
+            }
+            return listens;
         }
     }
+    Ok(())
 }

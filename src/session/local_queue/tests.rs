@@ -244,6 +244,23 @@ const TERMS: HoldTerms = HoldTerms {
     clocks: Clocks::OfOne,
 };
 
+/// After a grant that was worthless, a waiter waits as another field. A message to the first may be late.
+#[test]
+fn a_message_counts_only_for_the_field_that_it_names() {
+    let waiter = Waiter::new(TERMS, Caller::current(), Arc::default());
+    let now = Clock::new(Counts::TimerTime).now();
+    for field in ["client:4000000000000000012", "client:4000000000000000002"] {
+        waiter.has_place(&Arc::from(field), now, Some(0));
+    }
+    let told = |field| {
+        let channel = format!("redisson_lock__channel:{{x}}:{field}");
+        waiter.hears(&channel, Some(LONG));
+        waiter.take_grant("client:4000000000000000002", 0).is_some()
+    };
+    assert!(!told("client:4000000000000000012"));
+    assert!(told("client:4000000000000000002"));
+}
+
 /// Two threads: one reports that the hold was granted, the other that it is lost.
 #[test]
 fn a_grant_and_a_loss_in_any_order_leave_the_queue_free() {

@@ -174,10 +174,15 @@ impl Waiter {
         }
     }
 
-    /// A message came on the waiter's channel. If that is the waiter's own, it may say that the lock was granted.
-    pub(crate) fn hears(&self, granted: Option<Duration>) {
+    /// A message came on a channel that the waiter listens to. It may say that the lock was granted, to the field that the
+    /// channel names: this one, or one that the waiter had before.
+    pub(crate) fn hears(&self, channel: &str, granted: Option<Duration>) {
+        let is_named = |field: &str| {
+            let of_lock = channel.strip_suffix(field);
+            of_lock.is_some_and(|of_lock| of_lock.ends_with(':'))
+        };
         let mut ticket = self.ticket.lock();
-        if let Some(ticket) = ticket.as_mut().filter(|ticket| ticket.question == 0) {
+        if let Some(ticket) = ticket.as_mut().filter(|ticket| is_named(&ticket.field)) {
             ticket.granted = granted;
         }
         drop(ticket);

@@ -332,6 +332,18 @@ async fn a_withdrawn_permission_affects_only_its_channels() {
     .await;
     assert_eq!(testbed.subscribe("ok:3").await, Ok(()));
     assert_eq!(listeners(&server, "bad:1"), 0);
+    assert_eq!(testbed.events.refused(), ["bad:1"]);
+
+    // Nobody asks for it again, until somebody subscribes.
+    server.command(&["ACL", "SETUSER", "ann", "&bad:*"]);
+    server.command(&["CLIENT", "KILL", "TYPE", "pubsub"]);
+    until("the others are restored", || {
+        testbed.events.missed() > 1 && listeners(&server, "ok:3") == 1
+    })
+    .await;
+    assert_eq!(listeners(&server, "bad:1"), 0);
+    assert_eq!(testbed.subscribe("bad:1").await, Ok(()));
+    assert_eq!(testbed.events.refused(), ["bad:1"]);
 }
 
 #[tokio::test]
@@ -385,6 +397,39 @@ async fn a_busy_server_keeps_its_subscriptions_and_refuses_none() {
     while testbed.subscribe("after").await.is_err() {
         assert!(Instant::now() < deadline, "subscriptions do not work again");
     }
+}
+
+/// A caller waits for the channel, which was confirmed before, and gives up. Nobody else would ask again.
+#[test]
+fn a_channel_that_a_caller_asks_for_again_is_restored_or_the_connection_is_not_used() {
+    let registry = crate::subscriptions::SubscriptionRegistry::default();
+    let connection = || {
+        Arc::new(Connection::new(
+            Box::new(tokio::io::sink()),
+            Protocol::default(),
+            &Arc::default(),
+            Carries::Subscriptions,
+        ))
+    };
+    let asked = |epoch, answer| SubscribeRequest {
+        channel: Arc::from("c"),
+        generation: 1,
+        epoch,
+        pubsub: PubSub::Plain,
+        answer,
+    };
+    registry.connected(&connection(), 0);
+    drop(registry.subscribe(&Arc::from("c"), PubSub::Plain).unwrap());
+    registry.answered(asked(0, None), Ok(()));
+    registry.disconnected();
+    let (answer, caller) = tokio::sync::oneshot::channel();
+    registry.interrupted(asked(0, Some(answer)));
+    registry.connected(&connection(), 0);
+    drop(caller);
+    let busy = || CallError::NotApplied(Fault("BUSY".into()));
+    let (answer, _) = tokio::sync::oneshot::channel();
+    registry.answered(asked(1, Some(answer)), Err(busy()));
+    assert_eq!(registry.restored(), Err(busy()));
 }
 
 /// While a connection is given up, its driver may be about to deliver a confirmation.
