@@ -1,10 +1,10 @@
 -- Makes a lease longer, never shorter, because a later call may have run before this one. The
 -- condition GT, which is new in Redis 7.0, saves a command. It leaves a key without an expiry alone.
 -- lease_ms: a number, or its text, which costs less for many keys.
-local knows_gt = true
+local knows_gt, try = true, redis.pcall
 local function lengthen(key, lease_ms)
   if knows_gt then
-    local longer = redis.pcall('pexpire', key, lease_ms, 'gt')
+    local longer = try('pexpire', key, lease_ms, 'gt')
     if longer == 1 then
       return
     end
