@@ -142,6 +142,7 @@ const ALL: &[Exceptions] = &[
         behaviours: &[
             "direct_grant::a_release_gives_the_lock_to_the_next_waiter",
             "direct_grant::a_grant_that_nobody_hears_of_is_found",
+            "direct_grant::a_release_gives_nothing_to_who_waits_for_another_lock",
             "direct_grant::a_fixed_lease_is_asked_for",
             "direct_grant::a_short_lease_ends_in_time",
             "direct_grant::who_has_asked_for_two_places_believes_no_message",
@@ -218,6 +219,7 @@ const ALL: &[Exceptions] = &[
             "deadlocks::short_waits_and_waits_with_nothing_held_cost_nothing",
             "direct_grant::a_release_gives_the_lock_to_the_next_waiter",
             "direct_grant::a_grant_that_nobody_hears_of_is_found",
+            "direct_grant::a_release_gives_nothing_to_who_waits_for_another_lock",
             "direct_grant::a_fixed_lease_is_asked_for",
             "direct_grant::a_short_lease_ends_in_time",
             "direct_grant::who_has_asked_for_two_places_believes_no_message",

@@ -1,4 +1,4 @@
-//! A release that gives a plain lock to the next waiter, on a server that takes no writes.
+//! A release that gives a lock to the next waiter, on a server that takes no writes, or lets nobody hear of it.
 
 use leasehold::{Client, LockGuard};
 use leasehold_testbed::{Outside, Server, eventually, ms, until_listed, within};
@@ -52,5 +52,46 @@ fn a_server_that_takes_no_writes_tells_nobody_of_a_grant() {
             .expect("no panic");
         release.await.expect("no panic").ok();
         guard.unlock().await.expect("held");
+    });
+}
+
+/// Who hears the messages to the waiter that comes now, by the first digit of its field.
+async fn heard_by(holder: &Client, client: &Client, outside: &mut Outside) -> Option<char> {
+    let guard = holder.fair_lock("f").lock().await.expect("free");
+    let lock = client.fair_lock("f");
+    let next = tokio::spawn(async move { lock.lock().await.expect("lock") });
+    let mut fields = Vec::new();
+    eventually("it waits", async || {
+        let waiting = outside.command(&["LRANGE", "redisson_lock_queue:{f}", "0", "-1"]);
+        fields = waiting.array().to_vec();
+        fields.len() == 1
+    })
+    .await;
+    guard.unlock().await.expect("held");
+    let guard = within(LIMIT, "the next", next).await.expect("no panic");
+    guard.unlock().await.expect("held");
+    fields[0].text().split(':').nth(1)?.chars().next()
+}
+
+/// Otherwise each release would be heard of by the next heartbeat only.
+#[test]
+fn a_client_that_may_not_hear_its_channel_any_more_lets_its_waiters_listen() {
+    beside(LIMIT, async {
+        let server = Server::start();
+        let mut outside = Outside::of(&server);
+        let user = ["ACL", "SETUSER", "app", "on", ">pw", "~*", "&*", "+@all"];
+        assert_eq!(outside.command(&user).text(), "OK");
+        let url = format!("redis://app:pw@127.0.0.1:{}", server.port());
+        let (holder, client) = (connect(&server.url()).await, connect(&url).await);
+        eventually("its client listens", async || {
+            heard_by(&holder, &client, &mut outside).await == Some('5')
+        })
+        .await;
+        outside.command(&["ACL", "SETUSER", "app", "resetchannels", "&redisson_*"]);
+        outside.command(&["CLIENT", "KILL", "TYPE", "pubsub"]);
+        eventually("its waiters listen", async || {
+            heard_by(&holder, &client, &mut outside).await == Some('4')
+        })
+        .await;
     });
 }

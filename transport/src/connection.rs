@@ -357,7 +357,8 @@ impl Connection {
                 self.notify_if_drained(&ledger);
                 if let Some(Notification::Subscribed(request, Err(error))) = &notification {
                     self.known.subscription_refused(error);
-                    not_restored = request.is_restored().then(|| request.channel.clone());
+                    let is_final = request.is_restored() && matches!(error, CallError::Refused(_));
+                    not_restored = is_final.then(|| request.channel.clone());
                 }
                 notification
             }
