@@ -184,16 +184,22 @@ impl Listener<'_> {
         self.waited = true;
     }
 
+    /// True if the messages from this source come. The server may have refused the channel meanwhile.
     pub(crate) fn hears(&self, source: &Source) -> bool {
-        self.source == *source
+        self.source == *source && self.is_ready()
+    }
+
+    fn is_ready(&self) -> bool {
+        let by_client = self.source.by == HeardBy::Client;
+        by_client || self.subscriptions.is_subscribed(&self.source.channel)
     }
 
     /// Returns when the subscription is confirmed.
     pub(crate) async fn ready(&self) -> Result<(), CallError> {
-        let channel = &self.source.channel;
-        if self.source.by == HeardBy::Client || self.subscriptions.is_subscribed(channel) {
+        if self.is_ready() {
             return Ok(());
         }
+        let channel = &self.source.channel;
         // CANCEL: the channel may or may not be subscribed. The listener's drop unsubscribes it, in
         // order.
         self.transport.subscribe(channel, &self.key).await?;

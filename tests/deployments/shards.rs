@@ -6,9 +6,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
 use futures::future::try_join_all;
-use leasehold::settings::ShardedPubSub;
+use leasehold::settings::{Credentials, ShardedPubSub};
 use leasehold::{Client, ClientBuilder, HoldState, Lease, Lock};
-use leasehold_testbed::{Cluster, LIMIT, Server, Shape, eventually, keyslot};
+use leasehold_testbed::{Cluster, LIMIT, Reply, Server, Shape, command_stats, eventually, keyslot};
+use tokio::time::sleep;
 
 use crate::contenders::{held_and_waited_for, release_wakes_all};
 
@@ -67,7 +68,7 @@ async fn a_shard_that_stands_still_costs_the_others_nothing() {
     let span = Duration::from_secs(2);
     let rate = async || {
         let (before, since) = (pairs.load(SeqCst), Instant::now());
-        tokio::time::sleep(span).await;
+        sleep(span).await;
         let pairs = u32::try_from(pairs.load(SeqCst) - before).expect("some thousands");
         f64::from(pairs) / since.elapsed().as_secs_f64()
     };
@@ -210,4 +211,37 @@ async fn searches_and_several_locks_reach_all_masters() {
     guard.unlock().await.expect("held");
     assert!(client.locks("orders*").await.expect("an answer").is_empty());
     client.ping().await.expect("an answer");
+}
+
+/// The node would refuse it again, so it is not asked for until somebody subscribes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_channel_that_a_node_refuses_is_not_asked_for_again_and_again() {
+    let cluster = masters_only();
+    let all = |words: &[&str]| [0, 1, 2].map(|node| cluster.node(node).command(words));
+    let refusals = || -> u64 {
+        let stats = all(&["INFO", "commandstats"]);
+        let subscribe = |stats: &Reply| command_stats(&stats.text()).remove("subscribe");
+        let of_nodes = stats.iter().filter_map(subscribe);
+        of_nodes.map(|stats| stats.rejected).sum()
+    };
+    all(&["ACL", "SETUSER", "ann", "on", ">pw", "~*", "&*", "+@all"]);
+    let login = || async { Ok(Credentials::new("ann", "pw")) };
+    let client = connect(builder(&cluster).credentials(login)).await;
+    let guard = client.lock("x").lock().await.expect("free");
+    eventually("it listens on its channels", async || {
+        let channels = all(&["PUBSUB", "CHANNELS", "leasehold_client:*"]);
+        channels
+            .iter()
+            .map(|some| some.array().len())
+            .sum::<usize>()
+            == 2
+    })
+    .await;
+
+    all(&["ACL", "SETUSER", "ann", "resetchannels", "&redisson_*"]);
+    all(&["CLIENT", "KILL", "TYPE", "pubsub"]);
+    eventually("it is refused", async || refusals() > 0).await;
+    sleep(Duration::from_secs(3)).await;
+    assert!(refusals() <= 8, "{} times", refusals());
+    guard.unlock().await.expect("held");
 }

@@ -6,7 +6,7 @@ use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
 use crate::errors::LIMIT;
-use crate::testbed::{beside, connect, hold};
+use crate::testbed::{assert_protocol, beside, connect, hold};
 
 /// A waiter that is listed beside the holder.
 async fn listed(client: &Client, outside: &mut Outside) -> JoinHandle<LockGuard> {
@@ -93,5 +93,27 @@ fn a_client_that_may_not_hear_its_channel_any_more_lets_its_waiters_listen() {
             heard_by(&holder, &client, &mut outside).await == Some('4')
         })
         .await;
+    });
+}
+
+/// As a waiter is that comes later. Otherwise it would wait for a message that nobody can send to it.
+#[test]
+fn a_waiter_whose_channel_is_refused_later_is_told() {
+    beside(LIMIT, async {
+        let server = Server::start();
+        let mut outside = Outside::of(&server);
+        let user = ["ACL", "SETUSER", "app", "on", ">pw", "~*", "&*", "+@all"];
+        assert_eq!(outside.command(&user).text(), "OK");
+        let url = format!("redis://app:pw@127.0.0.1:{}", server.port());
+        let (holder, client) = (connect(&server.url()).await, connect(&url).await);
+        let guard = hold(&holder, "n").await;
+        let lock = client.lock("n");
+        let waits = tokio::spawn(async move { lock.lock().await });
+        eventually("it listens", async || client.stats().listeners == 1).await;
+        outside.command(&["ACL", "SETUSER", "app", "resetchannels"]);
+        outside.command(&["CLIENT", "KILL", "TYPE", "pubsub"]);
+        let outcome = within(LIMIT, "it is told", waits).await;
+        assert_protocol("its channel", outcome.expect("no panic"), "NOPERM");
+        guard.unlock().await.expect("held");
     });
 }

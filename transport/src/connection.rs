@@ -336,7 +336,6 @@ impl Connection {
         events: &dyn TransportEvents,
     ) -> Result<(), Fault> {
         self.received.fetch_add(1, Ordering::Relaxed);
-        let mut not_restored = None;
         let notification = match incoming {
             Incoming::Reply(reply) => {
                 let refuses =
@@ -355,10 +354,8 @@ impl Connection {
                     self.driver.wake();
                 }
                 self.notify_if_drained(&ledger);
-                if let Some(Notification::Subscribed(request, Err(error))) = &notification {
+                if let Some(Notification::Subscribed(_, Err(error))) = &notification {
                     self.known.subscription_refused(error);
-                    let is_final = request.is_restored() && matches!(error, CallError::Refused(_));
-                    not_restored = is_final.then(|| request.channel.clone());
                 }
                 notification
             }
@@ -392,9 +389,8 @@ impl Connection {
                 _ => None,
             },
         };
-        Notification::deliver(notification, observer);
-        if let Some(channel) = not_restored {
-            events.refused(&channel);
+        if let Some((channel, why)) = Notification::deliver(notification, observer) {
+            events.refused(&channel, &why);
         }
         Ok(())
     }

@@ -91,8 +91,12 @@ pub(super) enum Notification {
 
 /// Receives the outcome of each SUBSCRIBE.
 pub(super) trait SubscriptionObserver: Send + Sync {
-    /// The server confirmed or refused the subscription.
-    fn answered(&self, request: SubscribeRequest, outcome: SubscribeOutcome);
+    /// The server confirmed or refused the subscription. Returns a restored channel that it will not ask for again, and why.
+    fn answered(
+        &self,
+        request: SubscribeRequest,
+        outcome: SubscribeOutcome,
+    ) -> Option<(Arc<str>, CallError)>;
     /// The connection ended before the server answered.
     fn interrupted(&self, request: SubscribeRequest);
     /// The server ended the subscription of a sharded channel, because it does not serve the slot any more.
@@ -101,17 +105,22 @@ pub(super) trait SubscriptionObserver: Send + Sync {
 }
 
 impl Notification {
+    /// Returns the channel that was not restored and is forgotten, and why.
     pub(super) fn deliver(
         all: impl IntoIterator<Item = Self>,
         observer: &dyn SubscriptionObserver,
-    ) {
+    ) -> Option<(Arc<str>, CallError)> {
+        let mut forgotten = None;
         // The receiver may have been dropped.
         all.into_iter().for_each(|notification| match notification {
             Notification::Called(answer, outcome) => drop(answer.send(outcome)),
-            Notification::Subscribed(request, outcome) => observer.answered(request, outcome),
+            Notification::Subscribed(request, outcome) => {
+                forgotten = observer.answered(request, outcome);
+            }
             Notification::Interrupted(request) => observer.interrupted(request),
             Notification::Pong(pong) => drop(pong.send(())),
         });
+        forgotten
     }
 }
 

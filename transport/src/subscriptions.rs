@@ -238,11 +238,12 @@ impl SubscriptionRegistry {
 
 impl State {
     /// REGISTRY-4: the next connection would be refused the channel too, and some end when they are.
-    fn forget(&mut self, refused: &SubscribeRequest) {
-        let registered = self.channels.get(&refused.channel);
-        if registered.is_some_and(|registered| registered.generation == refused.generation) {
-            self.channels.remove(&refused.channel);
-        }
+    fn forget(&mut self, refused: &SubscribeRequest) -> Option<Arc<str>> {
+        let registered = self.channels.get(&refused.channel)?;
+        let is_meant = registered.generation == refused.generation;
+        is_meant
+            .then(|| self.channels.remove_entry(&refused.channel))?
+            .map(|(channel, _)| channel)
     }
 
     fn disconnected(&mut self) -> Option<Arc<Connection>> {
@@ -261,8 +262,12 @@ impl State {
 }
 
 impl SubscriptionObserver for SubscriptionRegistry {
-    fn answered(&self, request: SubscribeRequest, outcome: SubscribeOutcome) {
-        let mut state = self.0.lock();
+    fn answered(
+        &self,
+        request: SubscribeRequest,
+        outcome: SubscribeOutcome,
+    ) -> Option<(Arc<str>, CallError)> {
+        let (mut state, mut forgotten) = (self.0.lock(), None);
         match &outcome {
             // The outcome belongs to a connection that was lost meanwhile. The next connection has
             // its own requests.
@@ -275,11 +280,15 @@ impl SubscriptionObserver for SubscriptionRegistry {
                 }
             }
             Err(error @ CallError::NotApplied(_)) => state.not_restored = Some(error.clone()),
-            Err(CallError::Refused(_)) if request.is_restored() => state.forget(&request),
+            Err(error @ CallError::Refused(_)) if request.is_restored() => {
+                let channel = state.forget(&request);
+                forgotten = channel.map(|channel| (channel, error.clone()));
+            }
             Err(_) => {}
         }
         drop(state);
         answer(request, outcome);
+        forgotten
     }
 
     fn revoked(&self, channel: &str) -> bool {

@@ -1,13 +1,13 @@
 -- The beginning of every script of the fair lock: the queue and who is next in it. Owners of this
 -- library have a number of 19 digits. It begins with 5 if their messages come on the channel of their
--- client, and with 4 otherwise; later versions may use the digits up to 9. The places of all other owners are kept the way Redisson keeps them.
+-- client, and with 4 otherwise. The places of all other owners are kept the way Redisson keeps them.
 local OTHERS_WAIT_MS = 300000
 -- Clients may have different claims. LONGEST_CLAIM_MS is the longest one allowed, and a living
 -- waiter sends a heartbeat well within HEARTBEAT_MS.
 local LONGEST_CLAIM_MS, HEARTBEAT_MS = 60000, 2000
 
 local function is_ours(owner)
-  return #owner > 20 and string.find(owner, '^:[4-9]%d+$', -20) ~= nil
+  return #owner > 20 and string.find(owner, '^:[45]%d+$', -20) ~= nil
 end
 
 -- The client on whose channel the messages to this waiter come.

@@ -7,6 +7,7 @@
 //!   subscription that the server ended or refused.
 //! - **CHANNELS-2** A channel that was moved reports that messages may have been missed, after the server has
 //!   confirmed it at its new node.
+//! - **CHANNELS-3** A channel that a node refuses, and that no other node serves, is not wanted any more.
 //!
 //! # Locking
 //!
@@ -120,6 +121,21 @@ impl TransportEvents for OfNode {
         self.round.notify_one();
     }
 
+    fn refused(&self, channel: &str, why: &CallError) {
+        if Redirect::of(why).is_some() {
+            return self.round.notify_one();
+        }
+        let mut wanted = self.wanted.lock();
+        if wanted
+            .get(channel)
+            .is_some_and(|wanted| wanted.node == self.number)
+        {
+            wanted.remove(channel);
+            drop(wanted);
+            self.events.refused(channel, why);
+        }
+    }
+
     fn restored(&self, lane: Lane, concerns: &dyn Fn(&str) -> bool) {
         self.events
             .restored(lane, &|key| self.is_here(key) && concerns(key));
@@ -174,6 +190,7 @@ pub(super) async fn subscribe(
             Some(Redirect::Moved(slot, to)) if redirects <= REDIRECTS_MAX => {
                 shared.moved(slot, shared.node_at(&to, number)?);
             }
+            None if matches!(error, CallError::Refused(_)) => return Err(error),
             _ => {
                 shared.doubted.notify_one();
                 shared.channels.may_have_moved();
@@ -243,19 +260,38 @@ async fn move_one(shared: &Shared, channel: &Arc<str>, since: Instant) -> bool {
             shared.setup.events.missed(Missed::Channel(channel));
             true
         }
-        Ok(Ok(Err(error))) => {
-            if let Some(Redirect::Moved(slot, to)) = Redirect::of(&error)
-                && let Ok(to) = shared.node_at(&to, number)
-            {
-                shared.moved(slot, to);
+        Ok(Ok(Err(error))) => match Redirect::of(&error) {
+            Some(Redirect::Moved(slot, to)) => {
+                if let Ok(to) = shared.node_at(&to, number) {
+                    shared.moved(slot, to);
+                }
+                false
             }
-            false
-        }
+            None if matches!(error, CallError::Refused(_)) => {
+                shared.refused(channel, since, &error);
+                true
+            }
+            _ => false,
+        },
         Ok(Err(_)) | Err(_) => false,
     }
 }
 
 impl Shared {
+    /// INVARIANT CHANNELS-3.
+    fn refused(&self, channel: &Arc<str>, since: Instant, why: &CallError) {
+        let wanted = self
+            .channels
+            .wanted
+            .lock()
+            .get(channel)
+            .map(|wanted| wanted.since);
+        if wanted == Some(since) {
+            unsubscribe(self, channel);
+            self.setup.events.refused(channel, why);
+        }
+    }
+
     /// Registers a channel at a node, and removes it from any other. `None` if the channel is not wanted any more.
     fn register(
         &self,
