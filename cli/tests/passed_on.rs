@@ -184,7 +184,9 @@ fn a_signal_ends_the_wait_and_leaves_nothing() {
     for signal in [Signal::SIGTERM, Signal::SIGINT] {
         let runner = bed.run(&["job"], &format!("echo >{}", ran.display()));
         wait_until("listening", LATE, || {
-            !bed.server.clients("sub=1").is_empty()
+            let channel = "redisson_lock__channel:{job}";
+            let count = bed.server.command(&["PUBSUB", "NUMSUB", channel]);
+            count.array()[1].int() == 1
         });
         runner.signal(signal);
         let (code, told) = runner.end();
