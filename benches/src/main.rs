@@ -13,7 +13,7 @@
 //! | S3, S4 | `--tasks` tasks share one key; S4 is meant for two processes at once | the acquire |
 //! | S8, S8x | as S3 and S4, with the fair lock | the acquire |
 //! | S5 | one client unlocks while another one waits | from the unlock to the waiter's return |
-//! | S1-bare, S5-bare | the same with the least commands that do it, and without a lock library | the same |
+//! | S1-bare, S5-bare | the same with scripts of a simple lock, and without a lock library | the same |
 //! | S6 | `--n` locks are kept by renewal | what that costs in a second |
 //! | S7 | `--n` tasks wait for `--n` held keys, then all are released | until all have theirs |
 //! | S9 | S2 against clusters of 1, 2 and 3 masters, in turns | the rate, and what bounds it |

@@ -55,6 +55,13 @@ fn a_server_that_takes_no_writes_tells_nobody_of_a_grant() {
     });
 }
 
+/// A client of the user `app`, whose rights may be taken away.
+async fn of_app(server: &Server) -> Client {
+    let user = ["ACL", "SETUSER", "app", "on", ">pw", "~*", "&*", "+@all"];
+    assert_eq!(server.command(&user).text(), "OK");
+    connect(&format!("redis://app:pw@127.0.0.1:{}", server.port())).await
+}
+
 /// Who hears the messages to the waiter that comes now, by the first digit of its field.
 async fn heard_by(holder: &Client, client: &Client, outside: &mut Outside) -> Option<char> {
     let guard = holder.fair_lock("f").lock().await.expect("free");
@@ -79,10 +86,7 @@ fn a_client_that_may_not_hear_its_channel_any_more_lets_its_waiters_listen() {
     beside(LIMIT, async {
         let server = Server::start();
         let mut outside = Outside::of(&server);
-        let user = ["ACL", "SETUSER", "app", "on", ">pw", "~*", "&*", "+@all"];
-        assert_eq!(outside.command(&user).text(), "OK");
-        let url = format!("redis://app:pw@127.0.0.1:{}", server.port());
-        let (holder, client) = (connect(&server.url()).await, connect(&url).await);
+        let (holder, client) = (connect(&server.url()).await, of_app(&server).await);
         eventually("its client listens", async || {
             heard_by(&holder, &client, &mut outside).await == Some('5')
         })
@@ -102,10 +106,7 @@ fn a_waiter_whose_channel_is_refused_later_is_told() {
     beside(LIMIT, async {
         let server = Server::start();
         let mut outside = Outside::of(&server);
-        let user = ["ACL", "SETUSER", "app", "on", ">pw", "~*", "&*", "+@all"];
-        assert_eq!(outside.command(&user).text(), "OK");
-        let url = format!("redis://app:pw@127.0.0.1:{}", server.port());
-        let (holder, client) = (connect(&server.url()).await, connect(&url).await);
+        let (holder, client) = (connect(&server.url()).await, of_app(&server).await);
         let guard = hold(&holder, "n").await;
         let lock = client.lock("n");
         let waits = tokio::spawn(async move { lock.lock().await });
