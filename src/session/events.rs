@@ -14,7 +14,7 @@ use super::subscriptions::Subscriptions;
 use crate::protocol::{fair, forced, lock};
 use crate::stats::Counters;
 use crate::telemetry::{self, Telemetry};
-use crate::transport::{CallError, Lane, Missed, TransportEvents};
+use crate::transport::{Lane, Missed, TransportEvents};
 
 /// The parts of a session that handle the transport's events. They are made before the session and
 /// the transport.
@@ -80,7 +80,7 @@ impl TransportEvents for Reported {
         self.subscriptions.missed(what);
     }
 
-    fn refused(&self, channel: &str, _: &CallError) {
+    fn refused(&self, channel: &str) {
         if forced::is_of_a_client(channel) {
             self.client_channel.is_refused();
         } else {

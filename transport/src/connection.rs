@@ -389,8 +389,8 @@ impl Connection {
                 _ => None,
             },
         };
-        if let Some((channel, why)) = Notification::deliver(notification, observer) {
-            events.refused(&channel, &why);
+        if let Some(channel) = Notification::deliver(notification, observer) {
+            events.refused(&channel);
         }
         Ok(())
     }

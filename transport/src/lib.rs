@@ -204,7 +204,7 @@ pub trait TransportEvents: Send + Sync + 'static {
     /// Messages may have been missed, because of a reconnect or a full queue.
     fn missed(&self, what: Missed<'_>);
     /// The server has refused a channel that was to be restored. It is not asked for again until somebody subscribes.
-    fn refused(&self, _channel: &str, _why: &CallError) {}
+    fn refused(&self, _channel: &str) {}
     /// A connection to this server was lost. `_why` is the reason.
     fn disconnected(&self, _server: &dyn Display, _why: &dyn Display) {}
     /// A connection to this server has replaced a lost one.

@@ -91,12 +91,8 @@ pub(super) enum Notification {
 
 /// Receives the outcome of each SUBSCRIBE.
 pub(super) trait SubscriptionObserver: Send + Sync {
-    /// The server confirmed or refused the subscription. Returns a restored channel that it will not ask for again, and why.
-    fn answered(
-        &self,
-        request: SubscribeRequest,
-        outcome: SubscribeOutcome,
-    ) -> Option<(Arc<str>, CallError)>;
+    /// The server confirmed or refused the subscription. Returns a restored channel that it forgets.
+    fn answered(&self, request: SubscribeRequest, outcome: SubscribeOutcome) -> Option<Arc<str>>;
     /// The connection ended before the server answered.
     fn interrupted(&self, request: SubscribeRequest);
     /// The server ended the subscription of a sharded channel, because it does not serve the slot any more.
@@ -105,11 +101,11 @@ pub(super) trait SubscriptionObserver: Send + Sync {
 }
 
 impl Notification {
-    /// Returns the channel that was not restored and is forgotten, and why.
+    /// Returns the channel that was not restored and is forgotten.
     pub(super) fn deliver(
         all: impl IntoIterator<Item = Self>,
         observer: &dyn SubscriptionObserver,
-    ) -> Option<(Arc<str>, CallError)> {
+    ) -> Option<Arc<str>> {
         let mut forgotten = None;
         // The receiver may have been dropped.
         all.into_iter().for_each(|notification| match notification {

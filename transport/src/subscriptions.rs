@@ -240,10 +240,11 @@ impl State {
     /// REGISTRY-4: the next connection would be refused the channel too, and some end when they are.
     fn forget(&mut self, refused: &SubscribeRequest) -> Option<Arc<str>> {
         let registered = self.channels.get(&refused.channel)?;
-        let is_meant = registered.generation == refused.generation;
-        is_meant
-            .then(|| self.channels.remove_entry(&refused.channel))?
-            .map(|(channel, _)| channel)
+        if registered.generation != refused.generation {
+            return None;
+        }
+        let (channel, _) = self.channels.remove_entry(&refused.channel)?;
+        Some(channel)
     }
 
     fn disconnected(&mut self) -> Option<Arc<Connection>> {
@@ -262,11 +263,7 @@ impl State {
 }
 
 impl SubscriptionObserver for SubscriptionRegistry {
-    fn answered(
-        &self,
-        request: SubscribeRequest,
-        outcome: SubscribeOutcome,
-    ) -> Option<(Arc<str>, CallError)> {
+    fn answered(&self, request: SubscribeRequest, outcome: SubscribeOutcome) -> Option<Arc<str>> {
         let (mut state, mut forgotten) = (self.0.lock(), None);
         match &outcome {
             // The outcome belongs to a connection that was lost meanwhile. The next connection has
@@ -280,9 +277,8 @@ impl SubscriptionObserver for SubscriptionRegistry {
                 }
             }
             Err(error @ CallError::NotApplied(_)) => state.not_restored = Some(error.clone()),
-            Err(error @ CallError::Refused(_)) if request.is_restored() => {
-                let channel = state.forget(&request);
-                forgotten = channel.map(|channel| (channel, error.clone()));
+            Err(CallError::Refused(_)) if request.is_restored() => {
+                forgotten = state.forget(&request);
             }
             Err(_) => {}
         }

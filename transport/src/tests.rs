@@ -132,7 +132,7 @@ impl TransportEvents for Recorder {
         self.missed.fetch_add(1, Ordering::SeqCst);
     }
 
-    fn refused(&self, channel: &str, _: &CallError) {
+    fn refused(&self, channel: &str) {
         self.refused.lock().push(channel.to_owned());
     }
 

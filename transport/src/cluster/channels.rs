@@ -121,19 +121,9 @@ impl TransportEvents for OfNode {
         self.round.notify_one();
     }
 
-    fn refused(&self, channel: &str, why: &CallError) {
-        if Redirect::of(why).is_some() {
-            return self.round.notify_one();
-        }
-        let mut wanted = self.wanted.lock();
-        if wanted
-            .get(channel)
-            .is_some_and(|wanted| wanted.node == self.number)
-        {
-            wanted.remove(channel);
-            drop(wanted);
-            self.events.refused(channel, why);
-        }
+    fn refused(&self, _channel: &str) {
+        // Another node may serve it. If this one does, the round reports the refusal (CHANNELS-3).
+        self.round.notify_one();
     }
 
     fn restored(&self, lane: Lane, concerns: &dyn Fn(&str) -> bool) {
@@ -268,7 +258,7 @@ async fn move_one(shared: &Shared, channel: &Arc<str>, since: Instant) -> bool {
                 false
             }
             None if matches!(error, CallError::Refused(_)) => {
-                shared.refused(channel, since, &error);
+                shared.refused(channel, since);
                 true
             }
             _ => false,
@@ -279,16 +269,15 @@ async fn move_one(shared: &Shared, channel: &Arc<str>, since: Instant) -> bool {
 
 impl Shared {
     /// INVARIANT CHANNELS-3.
-    fn refused(&self, channel: &Arc<str>, since: Instant, why: &CallError) {
-        let wanted = self
-            .channels
-            .wanted
-            .lock()
+    fn refused(&self, channel: &Arc<str>, since: Instant) {
+        let wanted = self.channels.wanted.lock();
+        let is_meant = wanted
             .get(channel)
-            .map(|wanted| wanted.since);
-        if wanted == Some(since) {
+            .is_some_and(|wanted| wanted.since == since);
+        drop(wanted);
+        if is_meant {
             unsubscribe(self, channel);
-            self.setup.events.refused(channel, why);
+            self.setup.events.refused(channel);
         }
     }
 
