@@ -23,6 +23,24 @@ const KEYS_OF_ONE_LOCK: Exceptions = Exceptions {
     by_luck: false,
 };
 
+/// What is different where no message of a release arrives.
+const GRANTS_OF_FAIR_LOCKS: Exceptions = Exceptions {
+    profile: "",
+    why: "nobody hears that a release has given the lock",
+    behaviours: &[
+        "direct_grant::a_release_gives_the_lock_to_the_next_waiter",
+        "direct_grant::a_grant_that_nobody_hears_of_is_found",
+        "direct_grant::a_release_gives_nothing_to_who_waits_for_another_lock",
+        "direct_grant::a_fixed_lease_is_asked_for",
+        "direct_grant::a_short_lease_ends_in_time",
+        "direct_grant::who_has_asked_for_two_places_believes_no_message",
+        "direct_grant::after_a_reconnect_no_message_is_believed",
+        "direct_grant::who_dies_with_a_grant_costs_its_place",
+        "direct_grant::who_waits_behind_redisson_listens_itself",
+    ],
+    by_luck: false,
+};
+
 const ALL: &[Exceptions] = &[
     Exceptions {
         profile: "ElastiCache Serverless",
@@ -140,15 +158,6 @@ const ALL: &[Exceptions] = &[
         profile: "Envoy",
         why: "it has no Pub/Sub: nobody listens for a grant",
         behaviours: &[
-            "direct_grant::a_release_gives_the_lock_to_the_next_waiter",
-            "direct_grant::a_grant_that_nobody_hears_of_is_found",
-            "direct_grant::a_release_gives_nothing_to_who_waits_for_another_lock",
-            "direct_grant::a_fixed_lease_is_asked_for",
-            "direct_grant::a_short_lease_ends_in_time",
-            "direct_grant::who_has_asked_for_two_places_believes_no_message",
-            "direct_grant::after_a_reconnect_no_message_is_believed",
-            "direct_grant::who_dies_with_a_grant_costs_its_place",
-            "direct_grant::who_waits_behind_redisson_listens_itself",
             "given_locks::a_fixed_lease_is_asked_for",
             "given_locks::a_release_gives_the_lock_to_the_next_waiter",
             "given_locks::a_short_lease_ends_in_time",
@@ -201,8 +210,16 @@ const ALL: &[Exceptions] = &[
         ..KEYS_OF_ONE_LOCK
     },
     Exceptions {
+        profile: "Envoy",
+        ..GRANTS_OF_FAIR_LOCKS
+    },
+    Exceptions {
         profile: "Alibaba Tair, script_check_enable 0",
         ..KEYS_OF_ONE_LOCK
+    },
+    Exceptions {
+        profile: "Alibaba Tair, script_check_enable 0",
+        ..GRANTS_OF_FAIR_LOCKS
     },
     Exceptions {
         profile: "Alibaba Tair, script_check_enable 0",
@@ -217,15 +234,6 @@ const ALL: &[Exceptions] = &[
             "contention::a_waiter_of_another_client_is_woken",
             "contention::a_warm_channel_that_is_used_again_is_kept",
             "deadlocks::short_waits_and_waits_with_nothing_held_cost_nothing",
-            "direct_grant::a_release_gives_the_lock_to_the_next_waiter",
-            "direct_grant::a_grant_that_nobody_hears_of_is_found",
-            "direct_grant::a_release_gives_nothing_to_who_waits_for_another_lock",
-            "direct_grant::a_fixed_lease_is_asked_for",
-            "direct_grant::a_short_lease_ends_in_time",
-            "direct_grant::who_has_asked_for_two_places_believes_no_message",
-            "direct_grant::after_a_reconnect_no_message_is_believed",
-            "direct_grant::who_dies_with_a_grant_costs_its_place",
-            "direct_grant::who_waits_behind_redisson_listens_itself",
             "every_kind::a_waiter_gets_what_is_released_in_time",
             "fair::a_cancelled_head_passes_its_message_on",
             "fair::a_forced_release_notifies_the_head_of_the_queue",
