@@ -162,9 +162,13 @@ impl Given {
             }
             Asks::Lock(question) => {
                 let entry = Entry { field, question };
-                match at {
-                    Some(at) => state.list[at] = entry,
-                    None => state.list.push(entry),
+                // Who has asked more often goes first.
+                let is_before = |other: &Entry| other.question >= question;
+                let last = state.list.iter().rposition(is_before);
+                if let Some(at) = at {
+                    state.list[at] = entry;
+                } else {
+                    state.list.insert(last.map_or(0, |last| last + 1), entry);
                 }
                 false
             }

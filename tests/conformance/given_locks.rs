@@ -153,6 +153,34 @@ pub(crate) async fn waiters_get_it_in_the_order_in_which_they_came(bed: Bed) {
     is_free(&bed).await;
 }
 
+/// After a message to all, the list is empty, and the quickest asks first. It would always be the same one.
+pub(crate) async fn who_has_asked_more_often_goes_first(bed: Bed) {
+    if bed.is_cluster() {
+        return;
+    }
+    let holder = client(&bed).await;
+    let clients = [bed.client().await, bed.client().await];
+    let guard = holder.lock("x").lock().await.unwrap();
+    let first = waits(&bed, &clients[0], Lease::Renewed).await;
+    let all_ask = || bed.publish("redisson_lock__channel:{x}", "0");
+    let questions = || listed(&bed).first().map_or(0, |(question, ..)| *question);
+    while questions() < 5 {
+        let before = questions();
+        all_ask();
+        eventually("it asks again", async || questions() > before).await;
+    }
+    bed.command(&["HSET", "x", guard.owner(), "1;0;"]);
+    let quicker = waits(&bed, &clients[1], Lease::Renewed).await;
+    all_ask();
+    eventually("both are listed", async || listed(&bed).len() == 2).await;
+    guard.unlock().await.unwrap();
+    for waiter in [first, quicker] {
+        let guard = served("in the order in which they came", waiter).await;
+        guard.unlock().await.unwrap();
+    }
+    is_free(&bed).await;
+}
+
 /// The lease counts from when it was refused. Of a claim, less than half would be left. It asks.
 pub(crate) async fn who_has_waited_for_long_asks(bed: Bed) {
     if bed.is_cluster() {

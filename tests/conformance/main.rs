@@ -343,6 +343,7 @@ leasehold_testbed::behaviours! {
         a_release_gives_the_lock_to_the_next_waiter,
         what_was_given_is_handed_over_and_renewed,
         waiters_get_it_in_the_order_in_which_they_came,
+        who_has_asked_more_often_goes_first,
         who_has_waited_for_long_asks,
         a_fixed_lease_is_asked_for,
         a_short_lease_ends_in_time,

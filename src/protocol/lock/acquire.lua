@@ -3,7 +3,7 @@
 -- ARGV[1]  owner     field name, never used before
 -- ARGV[2]  lease_ms  integer > 0
 -- ARGV[3]  waits     optional: <question>:<lease_ms>. If the lock is held, a release may give it to this owner, for so
---                    long; the message names the question. An owner that asks again keeps its turn.
+--                    long; the message names the question. An owner that asks again keeps its turn, see list.lua.
 -- Returns  nil       acquired
 --          integer   remaining lease of the holder in ms, -1 if its key has no expiry
 -- Idempotent: a repeated call finds its own field and only extends the lease if needed.
