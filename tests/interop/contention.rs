@@ -7,7 +7,7 @@
 //! contention.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use leasehold::{Client, Lock};
@@ -23,6 +23,8 @@ const JVM_THREADS: u32 = 2;
 pub(crate) const TASKS: u32 = 2;
 /// Nobody waits longer than this while four contend for an almost empty section.
 pub(crate) const LONGEST_WAIT: Duration = Duration::from_secs(5);
+/// After so many turns of the tasks without one of a thread, the server says who is connected, and to what they listen.
+const TURNS_ALONE: u64 = 3000;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn mixed_contenders_exclude_each_other_and_all_make_progress() {
@@ -99,11 +101,17 @@ impl Contest<'_> {
         // The JVM has started to take the lock, so from here on both sides want it.
         observer.wait_until("EXISTS inside:last", 1).await;
         let enough = Arc::new(AtomicBool::new(false));
+        let turns_alone = Arc::new(AtomicU64::new(0));
         let least = u64::try_from(ours.len()).expect("few") * u64::from(rounds);
         let mut tasks = JoinSet::new();
         for lock in ours {
-            let redis = Observer::of(url);
-            tasks.spawn(repeat(lock, redis, (rounds, rest), enough.clone()));
+            let task = Task {
+                lock,
+                redis: Observer::of(url),
+                enough: enough.clone(),
+                turns_alone: turns_alone.clone(),
+            };
+            tasks.spawn(task.repeat(rounds, rest));
         }
         let threads = threads.await;
         enough.store(true, Ordering::SeqCst);
@@ -147,32 +155,55 @@ impl Tally {
     }
 }
 
-async fn repeat(
+struct Task {
     lock: Lock,
-    mut redis: Observer,
-    (rounds, rest): (u32, Duration),
+    redis: Observer,
     enough: Arc<AtomicBool>,
-) -> Tally {
-    let mut tally = Tally::default();
-    while tally.rounds < u64::from(rounds) || !enough.load(Ordering::SeqCst) {
-        let asked = Instant::now();
-        let guard = lock.lock().await.expect("lock");
-        tally.longest_wait = tally.longest_wait.max(asked.elapsed());
-        tally.violations += u64::from(redis.integer("INCR inside").await != 1);
-        if let Some(token) = guard.token() {
-            let last = redis
-                .ask(&format!("GETSET inside:token {}", token.value()))
-                .await
-                .remove(0);
-            tally.violations += u64::from(last.parse().unwrap_or(0) >= token.value());
+    /// The turns of all tasks since the last one of a thread.
+    turns_alone: Arc<AtomicU64>,
+}
+
+impl Task {
+    async fn repeat(mut self, rounds: u32, rest: Duration) -> Tally {
+        let mut tally = Tally::default();
+        while tally.rounds < u64::from(rounds) || !self.enough.load(Ordering::SeqCst) {
+            let asked = Instant::now();
+            let guard = self.lock.lock().await.expect("lock");
+            tally.longest_wait = tally.longest_wait.max(asked.elapsed());
+            tally.violations += u64::from(self.redis.integer("INCR inside").await != 1);
+            if let Some(token) = guard.token() {
+                let exchange = format!("GETSET inside:token {}", token.value());
+                let last = self.redis.ask(&exchange).await.remove(0);
+                tally.violations += u64::from(last.parse().unwrap_or(0) >= token.value());
+            }
+            tally.switches += u64::from(self.follows_a_thread().await);
+            self.redis.integer("DECR inside").await;
+            guard.unlock().await.expect("unlock");
+            tally.rounds += 1;
+            sleep(rest.mul_f64(fastrand::f64())).await;
         }
-        tally.switches += u64::from(redis.ask("GETSET inside:last rust").await != ["rust"]);
-        redis.integer("DECR inside").await;
-        guard.unlock().await.expect("unlock");
-        tally.rounds += 1;
-        sleep(rest.mul_f64(fastrand::f64())).await;
+        tally
     }
-    tally
+
+    async fn follows_a_thread(&mut self) -> bool {
+        if self.redis.ask("GETSET inside:last rust").await != ["rust"] {
+            self.turns_alone.store(0, Ordering::SeqCst);
+            return true;
+        }
+        let alone = self.turns_alone.fetch_add(1, Ordering::SeqCst) + 1;
+        if alone == TURNS_ALONE && !self.enough.load(Ordering::SeqCst) {
+            self.says_who_is_there().await;
+        }
+        false
+    }
+
+    /// For whoever looks for the cause of a starved thread.
+    async fn says_who_is_there(&mut self) {
+        for question in ["CLIENT LIST", "PUBSUB CHANNELS", "KEYS *"] {
+            let answer = self.redis.ask(question).await.join("\n");
+            eprintln!("{question} after {TURNS_ALONE} turns of tasks alone:\n{answer}");
+        }
+    }
 }
 
 /// With replicas, Redisson waits for them in each acquisition, so fewer rounds take as long.
