@@ -55,7 +55,7 @@ impl PermitExpirableSemaphore {
             Released::Absent | Released::StillHeld => Err(Error::NotOwner {
                 name: Arc::from(self.name()),
             }),
-            Released::Free { .. } | Released::Given => Ok(()),
+            Released::Free { .. } | Released::Given | Released::FreeForOthers => Ok(()),
         }
     }
 

@@ -16,6 +16,8 @@ pub(crate) enum Acquired {
     Yes(Option<i64>),
     /// Another owner holds the lock. `None` if only a message will tell when that ends.
     HeldFor(Option<Duration>),
+    /// The same, and a release may give it to this owner.
+    Listed(Option<Duration>),
     /// A semaphore never has that many permits: its limit, or `None` if it has no number at all.
     Never(Option<u32>),
 }
@@ -40,6 +42,8 @@ pub(crate) enum Released {
     Free { receivers: i64 },
     /// The hold ended, and a waiter of another client has the lock.
     Given,
+    /// The hold ended, and who could not be given the lock goes first.
+    FreeForOthers,
 }
 
 /// Who holds a lock, according to Redis.
@@ -54,10 +58,20 @@ pub(crate) fn acquired(reply: Value) -> Result<Acquired, Unexpected> {
     match reply {
         Value::Nil => Ok(Acquired::Yes(None)),
         Value::Int(left) => Ok(Acquired::HeldFor(span(left))),
-        other => match never(&other) {
-            Some(never) => Ok(never),
+        other => match listed(&other).or_else(|| never(&other)) {
+            Some(acquired) => Ok(acquired),
             None => token(other).map(|token| Acquired::Yes(Some(token))),
         },
+    }
+}
+
+fn listed(reply: &Value) -> Option<Acquired> {
+    match reply {
+        Value::Array(parts) => match parts.as_slice() {
+            [Value::Int(left), Value::Int(1)] => Some(Acquired::Listed(span(*left))),
+            _ => None,
+        },
+        _ => None,
     }
 }
 
@@ -113,6 +127,7 @@ pub(crate) fn released(reply: Value) -> Result<Released, Unexpected> {
         Value::Nil => Ok(Released::Absent),
         Value::Int(-1) => Ok(Released::StillHeld),
         Value::Int(-2) => Ok(Released::Given),
+        Value::Int(-3) => Ok(Released::FreeForOthers),
         Value::Int(receivers) if receivers >= 0 => Ok(Released::Free { receivers }),
         other => Err(Unexpected(other)),
     }
@@ -241,8 +256,10 @@ mod tests {
         assert_eq!(released(Value::Nil), Ok(Released::Absent));
         assert_eq!(released(Value::Int(-1)), Ok(Released::StillHeld));
         assert_eq!(released(Value::Int(-2)), Ok(Released::Given));
+        assert_eq!(released(Value::Int(-3)), Ok(Released::FreeForOthers));
         assert_eq!(released(Value::Int(0)), Ok(Released::Free { receivers: 0 }));
         let numbers = |all: &[i64]| Value::Array(all.iter().copied().map(Value::Int).collect());
+        assert_eq!(acquired(numbers(&[1000, 1])), Ok(Acquired::Listed(second)));
         assert_eq!(renewed(numbers(&[2]), 2), Ok(vec![true, true]));
         assert_eq!(renewed(numbers(&[1, 2]), 2), Ok(vec![true, false]));
         assert_eq!(renewed(numbers(&[0, 1]), 1), Ok(vec![false]));
@@ -280,7 +297,7 @@ mod tests {
             );
         }
         assert!(acquired(Value::Array(vec![Value::Int(-2)])).is_err());
-        assert!(released(Value::Int(-3)).is_err());
+        assert!(released(Value::Int(-4)).is_err());
         for numbers in [
             &[] as &[i64],
             &[1],

@@ -295,7 +295,10 @@ impl<'a> QueueSlot<'a> {
                 Pause::Ask { by_message } => {
                     woken = by_message;
                     let may_yield = woken && !self.waiter.is_told_of_a_grant();
-                    if let Some(yielding) = yielding.as_mut().filter(|_| may_yield)
+                    if may_yield && attempt.is_listed() {
+                        // It was the next, and all are told instead: the others have the turn.
+                        self.yields(&mut Yield::to_unlisted()).await;
+                    } else if let Some(yielding) = yielding.as_mut().filter(|_| may_yield)
                         && yielding.goes_on()
                     {
                         self.yields(yielding).await;

@@ -42,6 +42,8 @@ pub(super) struct Attempt<'a> {
     listens: bool,
     /// Who must be subscribed for that.
     heard_by: HeardBy,
+    /// By the last reply, a release may give the lock to this attempt.
+    listed: bool,
     /// This acquisition may have a place in Redis.
     queued_in_redis: bool,
     /// The servers that sent messages before the last call, if that asked for a place from which a message may come.
@@ -74,6 +76,7 @@ impl<'a> Attempt<'a> {
             in_flight: None,
             doubt: None,
             listens: false,
+            listed: false,
             heard_by,
             queued_in_redis: false,
             asked_for_place: None,
@@ -103,11 +106,6 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// True if the waiter can listen without a call.
-    pub(super) fn is_heard_by_its_client(&self) -> bool {
-        self.heard_by == HeardBy::Client
-    }
-
     /// Asks Redis once, and waits for the reply until `limit`.
     pub(super) async fn ask(&mut self, limit: Option<Instant>) -> Result<Answer, CallError> {
         let key = self.request.resource.key.clone();
@@ -129,7 +127,9 @@ impl<'a> Attempt<'a> {
             Kind::Latch => reply.map_err(CallError::took_nothing),
             _ => reply,
         };
-        match self.understood(reply, replies::acquired)? {
+        let acquired = self.understood(reply, replies::acquired)?;
+        self.listed = matches!(acquired, Acquired::Listed(_));
+        match acquired {
             Acquired::Yes(_) if self.request.resource.kind == Kind::Latch => {
                 self.doubt = None;
                 Ok(Answer::Open)
@@ -138,7 +138,7 @@ impl<'a> Attempt<'a> {
                 self.make_durable(before).await?;
                 self.grant(sent, token).map(Answer::Granted)
             }
-            Acquired::HeldFor(left) => {
+            Acquired::HeldFor(left) | Acquired::Listed(left) => {
                 self.has_place(sent);
                 self.took_nothing();
                 self.request.met(left);

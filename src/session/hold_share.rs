@@ -14,6 +14,7 @@ use super::hold::{Heir, Hold, HoldTerms, Left};
 use super::holds::release::departure::hand_over;
 use super::holds::release::lowering::lost_before_its_release;
 use super::holds::release::pending::PendingRelease;
+use super::local_queue::FreeFor;
 use super::request::Request;
 use crate::error::Error;
 use crate::transport::{CallError, Fault};
@@ -144,7 +145,10 @@ impl HoldShare {
         if let_go {
             self.spent = true;
             self.handle.holds().watchdog.disarm(&self.hold);
-            self.handle.holds().queues.vacate(&self.hold, 0);
+            self.handle
+                .holds()
+                .queues
+                .vacate(&self.hold, FreeFor::NOBODY);
         }
         let_go
     }

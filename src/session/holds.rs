@@ -17,7 +17,7 @@ use tokio::time::{Instant, timeout_at};
 
 use super::calls::Calls;
 use super::hold::{Hold, InDoubt};
-use super::local_queue::LocalQueues;
+use super::local_queue::{FreeFor, LocalQueues};
 use super::subscriptions::Subscriptions;
 use crate::error::Error;
 use crate::lease::LossReason;
@@ -122,7 +122,7 @@ impl Holds {
             let lease = hold.longest_lease();
             self.undo_of(hold, InDoubt { lease, ..doubt });
         }
-        self.queues.vacate(hold, 0);
+        self.queues.vacate(hold, FreeFor::NOBODY);
     }
 
     /// The field of a hold is gone. By now, another hold of this client may have it, by hand-over.
@@ -137,7 +137,7 @@ impl Holds {
         if let Some(reason) = hold.loss() {
             self.lose(hold, reason);
         }
-        self.queues.vacate(hold, 0);
+        self.queues.vacate(hold, FreeFor::NOBODY);
     }
 
     /// Shutdown closes the session before it collects holds. So either this function sees that, or
@@ -184,15 +184,20 @@ impl Holds {
         hold.was_gone();
     }
 
-    /// Redis has released a hold. `receivers` is the number of subscribers that received the
-    /// message.
-    pub(super) fn released(&self, hold: &Arc<Hold>, receivers: i64) {
-        // Do not count this client, if it listens: only other clients are let go first.
-        let others = receivers - self.own_listeners(&hold.resource);
-        if others > 0 && hold.resource.kind == Kind::Lock {
+    /// Redis has released a hold. `told` says who received the message, this client included.
+    pub(super) fn released(&self, hold: &Arc<Hold>, told: FreeFor) {
+        let (free_for, meets) = match told {
+            FreeFor::Unlisted => (told, true),
+            FreeFor::Others(receivers) => {
+                // Do not count this client, if it listens: only other clients are let go first.
+                let others = receivers - self.own_listeners(&hold.resource);
+                (FreeFor::Others(others), others > 0)
+            }
+        };
+        if meets && hold.resource.kind == Kind::Lock {
             self.contention.was_met();
         }
-        self.queues.vacate(hold, others);
+        self.queues.vacate(hold, free_for);
         self.note_end(hold);
         if let Some(doubt) = hold.doubt() {
             self.undo_of(hold, doubt);

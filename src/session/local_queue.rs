@@ -54,7 +54,7 @@ use state::{LocalQueue, Next, QueueState};
 
 pub(crate) use in_redis::RedisQueue;
 pub(crate) use waiter::{Servers, Waiter, WaiterSignal};
-pub(crate) use yielding::{SHORTEST, Yield, Yielded};
+pub(crate) use yielding::{FreeFor, SHORTEST, Yield, Yielded};
 
 /// How long one client may keep a lock among its own waiters before others get their turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -218,7 +218,7 @@ impl LocalQueues {
     /// Other clients that received the release message get time to ask first. After a writer, so do
     /// readers of this client. Both learn of the release at the same time, but the writer learns of
     /// it in memory, which is faster.
-    pub(crate) fn vacate(&self, hold: &Hold, receivers: i64) {
+    pub(crate) fn vacate(&self, hold: &Hold, free_for: FreeFor) {
         let readers = hold
             .resource
             .queue_of_readers()
@@ -228,10 +228,16 @@ impl LocalQueues {
                 return Next::Same;
             }
             let pollers = i64::from(queue.turns.remembers_pollers(Instant::now()));
-            let (others, readers) = (receivers.max(pollers), i64::from(readers));
-            let to_others = (others > 0).then(|| queue.turns.yields_to(others + readers));
+            let readers = i64::from(readers);
+            let to_others = match free_for {
+                FreeFor::Unlisted => Some(Yield::to_unlisted()),
+                FreeFor::Others(receivers) => match receivers.max(pollers) {
+                    ..=0 => None,
+                    others => queue.turns.yields_to(others + readers),
+                },
+            };
             let to_readers = (readers > 0).then(|| Yield::to(readers, SHORTEST));
-            queue.promote(to_others.flatten().or(to_readers).map(Box::new))
+            queue.promote(to_others.or(to_readers).map(Box::new))
         });
     }
 

@@ -242,3 +242,42 @@ async fn an_idle_subscriber_costs_two_busy_clients_little() {
         "{beside} of {alone}"
     );
 }
+
+/// A release gives the lock to clients that are listed. This one listens to the same releases and is not: it is a waiter of
+/// a fenced lock, and slower than they are, as a thread of Redisson is.
+#[tokio::test(start_paused = true)]
+async fn who_is_slow_and_not_listed_has_its_turns() {
+    fastrand::seed(1);
+    let engine = EmbeddedRedis::new();
+    let slow = engine.builder().connect().await.unwrap();
+    let way = Delay::between(NEAR.mul_f64(0.8), NEAR.mul_f64(1.2));
+    let uneven = Faults {
+        request: way,
+        reply: way,
+        ..Faults::default()
+    };
+    engine.links().pop().unwrap().set_faults(uneven, 1);
+    let lock = slow.fenced_lock("x");
+    let first = lock.lock().await.unwrap();
+    let mut busy = Vec::new();
+    for _ in 0..2 {
+        let builder = engine.builder().local_handover(LocalHandover::Off);
+        let client = builder.connect().await.unwrap();
+        busy.push(Busy::begin(&client, |client| client.lock("x"), ms(2)).await);
+    }
+    first.unlock().await.unwrap();
+    let (begin, mut turns) = (Instant::now(), 0);
+    while begin.elapsed() < ms(5000) {
+        if let Ok(guard) = lock.try_lock(ms(1000), Lease::Renewed).await {
+            turns += 1;
+            sleep(SHORT).await;
+            guard.unlock().await.unwrap();
+        }
+    }
+    let mut theirs = 0;
+    for busy in busy {
+        theirs += busy.end().await;
+    }
+    println!("{turns} turns beside {theirs}");
+    assert!(turns > theirs / 100, "{turns} turns beside {theirs}");
+}

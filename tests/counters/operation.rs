@@ -180,6 +180,7 @@ async fn pairs(lock: &Lock, times: u32) {
 
 /// The clients hold the lock in turn. Each release meets a waiter that sleeps.
 async fn hand_overs(server: &Server, sides: [(&Client, Lock); 2], times: u32) {
+    fastrand::seed(1);
     let mut guard = locked(sides[0].1.clone()).await;
     for round in 1..=times {
         let (client, lock) = &sides[usize::from(round % 2 == 1)];
@@ -189,6 +190,8 @@ async fn hand_overs(server: &Server, sides: [(&Client, Lock); 2], times: u32) {
             server.step(STEP).await;
         }
         guard.unlock().await.expect("unlocked");
+        // Now and then both let others go first.
+        server.until(STEP, || next.is_finished()).await;
         guard = next.await.expect("no panic");
     }
     guard.unlock().await.expect("unlocked");

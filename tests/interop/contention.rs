@@ -24,7 +24,7 @@ pub(crate) const TASKS: u32 = 2;
 /// Nobody waits longer than this while four contend for an almost empty section.
 pub(crate) const LONGEST_WAIT: Duration = Duration::from_secs(5);
 /// After so many turns of the tasks without one of a thread, the server says who is connected, and to what they listen.
-const TURNS_ALONE: u64 = 3000;
+const TURNS_ALONE: u64 = 1000;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn mixed_contenders_exclude_each_other_and_all_make_progress() {
@@ -56,6 +56,7 @@ pub(crate) async fn contend(
     let contest = Contest {
         theirs: &format!("{theirs}:{name}"),
         rounds,
+        work: NOW,
         rest: NOW,
         least_switches: 10,
     };
@@ -74,7 +75,8 @@ pub(crate) struct Contest<'a> {
     pub(crate) theirs: &'a str,
     /// The number of rounds of each thread, and the least number for each task.
     pub(crate) rounds: u32,
-    /// The longest pause between two rounds.
+    /// How long a task has the lock, and how long its longest pause between two rounds is.
+    pub(crate) work: Duration,
     pub(crate) rest: Duration,
     /// How often each side must have followed the other.
     pub(crate) least_switches: u64,
@@ -87,6 +89,7 @@ impl Contest<'_> {
         let &Contest {
             theirs,
             rounds,
+            work,
             rest,
             least_switches,
         } = self;
@@ -111,7 +114,7 @@ impl Contest<'_> {
                 enough: enough.clone(),
                 turns_alone: turns_alone.clone(),
             };
-            tasks.spawn(task.repeat(rounds, rest));
+            tasks.spawn(task.repeat(rounds, work, rest));
         }
         let threads = threads.await;
         enough.store(true, Ordering::SeqCst);
@@ -164,7 +167,7 @@ struct Task {
 }
 
 impl Task {
-    async fn repeat(mut self, rounds: u32, rest: Duration) -> Tally {
+    async fn repeat(mut self, rounds: u32, work: Duration, rest: Duration) -> Tally {
         let mut tally = Tally::default();
         while tally.rounds < u64::from(rounds) || !self.enough.load(Ordering::SeqCst) {
             let asked = Instant::now();
@@ -177,6 +180,7 @@ impl Task {
                 tally.violations += u64::from(last.parse().unwrap_or(0) >= token.value());
             }
             tally.switches += u64::from(self.follows_a_thread().await);
+            sleep(work).await;
             self.redis.integer("DECR inside").await;
             guard.unlock().await.expect("unlock");
             tally.rounds += 1;

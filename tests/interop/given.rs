@@ -1,8 +1,10 @@
 //! A release of a plain lock gives it to the next waiter of this library, and tells a thread that waits beside it nothing.
 //! The next release tells all.
 
+use std::time::Duration;
+
 use leasehold::{Client, Lock, LockGuard};
-use leasehold_testbed::{SOON, connected, until_listed};
+use leasehold_testbed::{SOON, connected, ms, until_listed};
 use tokio::task::JoinHandle;
 
 use crate::contention::{Contest, LONGEST_WAIT};
@@ -82,11 +84,22 @@ async fn a_thread_is_not_passed_over_twice_in_a_row() {
 /// Two clients are busier than one, whose tasks hand over to each other.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn threads_make_progress_beside_two_busy_clients() {
+    beside_two_busy_clients(NOW).await;
+}
+
+/// While one of them has the lock, the other one is always listed again. So a thread gets only what is left for it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn threads_make_progress_beside_two_clients_that_leave_no_gap() {
+    beside_two_busy_clients(ms(2)).await;
+}
+
+async fn beside_two_busy_clients(work: Duration) {
     let harness = Harness::start().await;
     let clients = two_clients(&harness).await;
     let contest = Contest {
         theirs: "lock:x",
         rounds: 300,
+        work,
         rest: NOW,
         least_switches: 10,
     };

@@ -153,6 +153,7 @@ async fn red_contenders_exclude_each_other_and_all_make_progress() {
     let contest = Contest {
         theirs: RED,
         rounds: 30,
+        work: NOW,
         rest: REST,
         least_switches: 5,
     };

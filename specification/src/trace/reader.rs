@@ -236,8 +236,8 @@ fn number_of(call: u64, at: usize) -> u64 {
 impl Reply {
     fn read(self, reply: &Value, at: usize) -> Answer {
         let is_yes = match (self, reply) {
-            (Reply::Grant, reply) => matches!(reply, Value::Nil | Value::Array(_)),
-            (Reply::Permits, reply) => *reply == Value::Nil,
+            (Reply::Grant, Value::Array(parts)) => matches!(**parts, [Value::Text(_)]),
+            (Reply::Grant | Reply::Permits, reply) => *reply == Value::Nil,
             (Reply::Grants, reply) => matches!(reply, Value::Array(_)),
             (Reply::Each, Value::Array(numbers)) => {
                 let gone = numbers.get(1..).unwrap_or_default();

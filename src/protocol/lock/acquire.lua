@@ -6,6 +6,7 @@
 --                    long; the message names the question. An owner that asks again keeps its turn, see list.lua.
 -- Returns  nil       acquired
 --          integer   remaining lease of the holder in ms, -1 if its key has no expiry
+--          array     that lease, and 1: the owner is listed
 -- Idempotent: a repeated call finds its own field and only extends the lease if needed.
 -- After Redisson RedissonLock.tryLockInnerAsync, except that the lease is never shortened.
 local key, owner, lease_ms, waits = KEYS[1], ARGV[1], tonumber(ARGV[2]), ARGV[3]

@@ -5,7 +5,7 @@ local function goes_before(entry, other)
   return (tonumber(string.match(entry, questions)) or 0) > (tonumber(string.match(other, questions)) or 0)
 end
 
-change_waiters(key, function(entries)
+local is_listed = change_waiters(key, function(entries)
   local entry = waits .. ':' .. owner .. ';'
   local at = entry_of(entries, owner)
   if at then
@@ -20,4 +20,4 @@ change_waiters(key, function(entries)
   entries[MOST_WAITERS + 1] = nil
   return at <= MOST_WAITERS
 end)
-return left_ms
+return is_listed and { left_ms, 1 } or left_ms

@@ -21,10 +21,16 @@ local function tell(channel, question, lease_ms, owner)
 end
 
 -- A lease that begins here is short. The waiter renews it, or asks for its own.
-local function gave_it_to_a_waiter(key, holder, value, channel, publish, own)
+local GIVEN, FOR_OTHERS = -2, -3
+local function given_to_a_waiter(key, holder, value, channel, publish, own)
   local _, streak, entries = waiters_in(value)
-  local may_try = streak and entries[1] and may_give(channel, publish, streak, #entries + own)
-  while may_try and entries[1] do
+  if not streak or not entries[1] then
+    return nil
+  end
+  if not may_give(channel, publish, streak, #entries + own) then
+    return FOR_OTHERS
+  end
+  while entries[1] do
     local question, lease_ms, owner = string.match(table.remove(entries, 1), '^(%d+):(%d+):(.+);$')
     if owner then
       -- Before the message, because a server that takes no writes stops the script here. And before HSET, because a full
@@ -33,19 +39,20 @@ local function gave_it_to_a_waiter(key, holder, value, channel, publish, own)
       if tell(channel, question, lease_ms, owner) > 0 then
         redis.call('hset', key, owner, value_of(1, streak + 1, entries))
         redis.call('hdel', key, holder)
-        return true
+        return GIVEN
       end
     end
   end
-  return false
 end
 
 local value = redis.call('hget', key, owner)
-if value and gave_it_to_a_waiter(key, owner, value, channel, publish, own) then
-  return -2
+local given = value and given_to_a_waiter(key, owner, value, channel, publish, own)
+if given == GIVEN then
+  return GIVEN
 end
 if value then
-  return free()
+  local receivers = free()
+  return given or receivers
 end
 change_waiters(key, function(entries)
   local at = entry_of(entries, owner)

@@ -9,6 +9,7 @@
 -- Returns  nil       no such hold
 --          -1        lowered, and still held
 --          -2        released, and a waiter has the lock now
+--          -3        released, and the waiters that are listed should let all others go first
 --          integer   released; how many subscribers received the message to all (0 also if PUBLISH was refused)
 -- Idempotent: the count is a target, and a field is never used again.
 -- The lease does not change, because other holds of the owner rely on it.

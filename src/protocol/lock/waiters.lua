@@ -30,13 +30,15 @@ local function entry_of(entries, owner)
   end
 end
 
--- Lets `change` alter the entries beside the only holder. A full server refuses to keep them. Then the message to all wakes
--- who is not listed, and who has left may be given the lock for a claim.
+-- Lets `change` alter the entries beside the only holder. True if it did. A full server refuses to keep them. Then the
+-- message to all wakes who is not listed, and who has left may be given the lock for a claim.
 local function change_waiters(key, change)
   local fields = redis.call('hgetall', key)
   local holds, streak, entries = waiters_in(#fields == 2 and fields[2] or '')
-  if holds and change(entries) then
-    redis.pcall('hset', key, fields[1], value_of(holds, streak, entries))
+  if not holds or not change(entries) then
+    return false
   end
+  local kept = redis.pcall('hset', key, fields[1], value_of(holds, streak, entries))
+  return type(kept) == 'number'
 end
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::Attempt;
 use crate::clock::Moment;
-use crate::protocol::calls::Queueing;
+use crate::protocol::calls::{HeardBy, Queueing};
 use crate::protocol::kind::Kind;
 use crate::session::hold::Hold;
 use crate::session::local_queue::Waiter;
@@ -58,6 +58,16 @@ impl Attempt<'_> {
             let queues = &self.holds.queues;
             queues.has_place(waiter, &self.field, sent, since);
         }
+    }
+
+    /// True if the last reply said that a release may give the lock to this attempt.
+    pub(in crate::session) fn is_listed(&self) -> bool {
+        self.listed
+    }
+
+    /// True if the waiter can listen without a call.
+    pub(in crate::session) fn is_heard_by_its_client(&self) -> bool {
+        self.heard_by == HeardBy::Client
     }
 
     pub(in crate::session) fn listens_by(&mut self, listener: Option<&Listener<'_>>) {

@@ -285,7 +285,7 @@ fn a_grant_and_a_loss_in_any_order_leave_the_queue_free() {
             start.wait();
             spin(lost);
             hold.lose(LossReason::Gone);
-            queues.vacate(&hold, 0);
+            queues.vacate(&hold, FreeFor::NOBODY);
         });
         let next = waiter();
         queues.enter(&resource, &next);

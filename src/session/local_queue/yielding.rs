@@ -106,11 +106,35 @@ impl Yield {
         }
     }
 
+    /// Lets those go first to whom no release gives the lock. They have a turn now and then, but ask more slowly: a thread of
+    /// Redisson takes several times as long, and one that is far away much longer.
+    ///
+    /// All clients of this library yield then, and the first one that does not any more takes the lock. They do not agree for
+    /// how long. Each takes half of its yields twice as long, a quarter four times, and so on. So whoever is slow gets in
+    /// sooner or later, and the others seldom lose much time.
+    pub(crate) fn to_unlisted() -> Self {
+        let doublings = fastrand::u32(1..).trailing_zeros();
+        Yield::to(1, SHORTEST * (1 << doublings.min(8)))
+    }
+
     /// One of the other clients has had the lock. False if it was the last.
     pub(crate) fn goes_on(&mut self) -> bool {
         *self = Yield::to(self.others - 1, self.span);
         self.others > 0
     }
+}
+
+/// Who may ask for a lock after a hold of this client, besides its own waiters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FreeFor {
+    /// So many subscribers of other clients received the message.
+    Others(i64),
+    /// Waiters are listed, and those that are not have the turn.
+    Unlisted,
+}
+
+impl FreeFor {
+    pub(crate) const NOBODY: FreeFor = FreeFor::Others(0);
 }
 
 /// Whether the contender let other clients go first, and whether they did.

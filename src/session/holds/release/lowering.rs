@@ -12,6 +12,7 @@ use crate::lease::LossReason;
 use crate::protocol::replies::Released;
 use crate::session::hold::Hold;
 use crate::session::holds::Holds;
+use crate::session::local_queue::FreeFor;
 use crate::transport::{CallError, Lane};
 
 /// Lower this hold to this count.
@@ -87,7 +88,7 @@ impl Release {
             Count::Zero => {
                 give_up(holds, &hold.resource, &error, Some(lease));
                 hold.release_failed(Error::from_call(&hold.resource.name, lease, error));
-                holds.released(hold, 0);
+                holds.released(hold, FreeFor::NOBODY);
             }
         }
     }
@@ -146,7 +147,7 @@ impl Release {
         let unreachable = || {
             if in_background {
                 // Redis cannot be reached. Let the next local waiter ask for itself.
-                holds.queues.vacate(hold, 0);
+                holds.queues.vacate(hold, FreeFor::NOBODY);
             }
         };
         let call = || Some(holds.end_call(hold));
@@ -155,27 +156,28 @@ impl Release {
             in_doubt,
             sent,
         } = confirm(holds, path, &hold.resource, call, None, unreachable).await?;
-        let (receivers, ended) = match released {
-            Released::Free { receivers } => (receivers, Ok(())),
+        let (told, ended) = match released {
+            Released::Free { receivers } => (FreeFor::Others(receivers), Ok(())),
+            Released::FreeForOthers => (FreeFor::Unlisted, Ok(())),
             Released::Given => {
                 holds.contention.was_met();
-                (0, Ok(()))
+                (FreeFor::NOBODY, Ok(()))
             }
             // The first of two calls released the hold, unless its lease had ended by then.
             Released::StillHeld | Released::Absent
                 if (in_doubt || sent_before || self.has_failed_over(holds))
                     && sent < hold.deadline() =>
             {
-                (0, Ok(()))
+                (FreeFor::NOBODY, Ok(()))
             }
             Released::StillHeld | Released::Absent => {
                 holds.was_gone(hold);
                 let lost = Error::lost(&hold.resource.name, LossReason::Gone);
                 hold.release_failed(lost.clone());
-                (0, Err(lost))
+                (FreeFor::NOBODY, Err(lost))
             }
         };
-        holds.released(hold, receivers);
+        holds.released(hold, told);
         Ok(ended)
     }
 }
