@@ -173,7 +173,7 @@ fn wild_seeds_hold() {
 #[test]
 fn the_specification_allows_what_clients_did() {
     let mut walked = BTreeSet::new();
-    for number in 1..=number("LEASEHOLD_SEEDS").unwrap_or(100) {
+    for number in 1..=number("LEASEHOLD_SEEDS").unwrap_or(200) {
         for cast in [Cast::Usual, Cast::Wild] {
             let seed = Seed::new(number, cast);
             let mut outcome = run(seed);
@@ -198,7 +198,7 @@ fn the_specification_allows_what_clients_did() {
 
 /// Only a thread that collects renewals while another one releases can send one so late.
 const NOT_ON_ONE_THREAD: &str = "sends a renewal while it leaves";
-/// By a thousand worlds, by `scenes.rs`, and where there are failovers. A hundred worlds walk one of them or another: which,
+/// By a thousand worlds, by `scenes.rs`, and where there are failovers. Four hundred worlds walk one of them or another: which,
 /// changes with every change of what clients send.
 const WALKED_ELSEWHERE: [&str; 4] = [
     "is handed over, then finds it gone",
