@@ -69,6 +69,17 @@ struct Seen {
     share: f64,
 }
 
+/// The client that connected last is so far away from now on, one way.
+fn last_is_away(engine: &EmbeddedRedis, distance: Duration, seed: u64) {
+    let way = Delay::between(distance.mul_f64(0.8), distance.mul_f64(1.2));
+    let uneven = Faults {
+        request: way,
+        reply: way,
+        ..Faults::default()
+    };
+    engine.links().pop().unwrap().set_faults(uneven, seed);
+}
+
 async fn beside_a_busy_one(
     make: fn(&Client) -> Lock,
     (section, distance): (Duration, Duration),
@@ -77,13 +88,7 @@ async fn beside_a_busy_one(
     let engine = EmbeddedRedis::new();
     let near = engine.builder().connect().await.unwrap();
     let far = engine.builder().connect().await.unwrap();
-    let way = Delay::between(distance.mul_f64(0.8), distance.mul_f64(1.2));
-    let uneven = Faults {
-        request: way,
-        reply: way,
-        ..Faults::default()
-    };
-    engine.links().pop().unwrap().set_faults(uneven, 1);
+    last_is_away(&engine, distance, 1);
     // Without messages, other clients are known only once they were met.
     let met = make(&far).lock().await.unwrap();
     let busy = Busy::begin(&near, make, section).await;
@@ -193,14 +198,7 @@ async fn shares_of_near_clients(clients: usize, idle: usize) -> Vec<u32> {
     let mut busy = Vec::new();
     for seed in 0..clients {
         let client = engine.builder().connect().await.unwrap();
-        let way = Delay::between(NEAR.mul_f64(0.8), NEAR.mul_f64(1.2));
-        let uneven = Faults {
-            request: way,
-            reply: way,
-            ..Faults::default()
-        };
-        let link = engine.links().pop().unwrap();
-        link.set_faults(uneven, seed as u64);
+        last_is_away(&engine, NEAR, seed as u64);
         busy.push(Busy::begin(&client, |client| client.lock("x"), ms(1)).await);
     }
     let subscriber = |_| {
@@ -250,13 +248,7 @@ async fn who_is_slow_and_not_listed_has_its_turns() {
     fastrand::seed(1);
     let engine = EmbeddedRedis::new();
     let slow = engine.builder().connect().await.unwrap();
-    let way = Delay::between(NEAR.mul_f64(0.8), NEAR.mul_f64(1.2));
-    let uneven = Faults {
-        request: way,
-        reply: way,
-        ..Faults::default()
-    };
-    engine.links().pop().unwrap().set_faults(uneven, 1);
+    last_is_away(&engine, NEAR, 1);
     let lock = slow.fenced_lock("x");
     let first = lock.lock().await.unwrap();
     let mut busy = Vec::new();
