@@ -6,6 +6,7 @@
 //!
 //! ```sh
 //! cargo run -p leasehold-mutants -- check       # every patch applies, has its test, and is in the table
+//! cargo run -p leasehold-mutants -- compile     # the library compiles with every patch
 //! cargo run -p leasehold-mutants -- all         # every fault is found
 //! cargo run -p leasehold-mutants -- some 4      # this many, chosen by the hash of the commit
 //! cargo run -p leasehold-mutants -- since REVISION  # those in files that have changed since then
@@ -29,6 +30,7 @@
 
 mod check;
 mod choose;
+mod compile;
 mod copy;
 mod fault_run;
 mod patch;
@@ -65,6 +67,7 @@ fn command(words: &[&str]) -> Result<bool> {
     let patches = patch::all(&root.join("tools/mutants"))?;
     match words {
         ["check"] => Ok(check::check(&root, &patches)),
+        ["compile"] => compile::compile(&root, &patches),
         ["table"] => table::write(&root, &patches).map(|()| true),
         ["all"] => trial::run(&root, &patches.iter().collect::<Vec<_>>()),
         ["some", number] => trial::run(&root, &some(&root, &patches, number)?),
@@ -80,7 +83,7 @@ fn command(words: &[&str]) -> Result<bool> {
             fault_run::run(&root, &some(&root, &seen, number)?, None)
         }
         ["fault-run", names @ ..] => fault_run::run(&root, &named(&patches, names)?, None),
-        _ => Err("one of: check, all, some NUMBER, one NAME.., fault-run [NAME..], by-specification [NAME..], table".into()),
+        _ => Err("one of: check, compile, all, some NUMBER, one NAME.., fault-run [NAME..], by-specification [NAME..], table".into()),
     }
 }
 

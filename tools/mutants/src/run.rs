@@ -69,6 +69,15 @@ impl Copy {
             .ok_or(format!("no program: {said}"))
     }
 
+    /// Checks that the library compiles, without building it.
+    pub(crate) fn check(&self) -> Result<()> {
+        let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+        cargo.args(["check", "--color", "never", "--lib", "--all-features"]);
+        let target = self.place.join("check");
+        self.seed(&target, "debug")?;
+        self.cargo(cargo.arg("--target-dir").arg(&target)).map(drop)
+    }
+
     /// Builds the program of the published fault run.
     pub(crate) fn build_fault_run(&self) -> Result<PathBuf> {
         let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
