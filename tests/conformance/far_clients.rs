@@ -241,21 +241,20 @@ async fn an_idle_subscriber_costs_two_busy_clients_little() {
     );
 }
 
-/// A release gives the lock to clients that are listed. This one listens to the same releases and is not: it is a waiter of
-/// a fenced lock, and slower than they are, as a thread of Redisson is.
-#[tokio::test(start_paused = true)]
-async fn who_is_slow_and_not_listed_has_its_turns() {
+/// The turns of a client that is so far away, one way, and takes a fenced lock, and those of two busy clients beside the
+/// engine. No two of their holds follow each other without a release.
+async fn turns_beside_two_busy_ones(make: fn(&Client) -> Lock, distance: Duration) -> (u32, u32) {
     fastrand::seed(1);
     let engine = EmbeddedRedis::new();
-    let slow = engine.builder().connect().await.unwrap();
-    last_is_away(&engine, NEAR, 1);
-    let lock = slow.fenced_lock("x");
+    let far = engine.builder().connect().await.unwrap();
+    last_is_away(&engine, distance, 1);
+    let lock = far.fenced_lock("x");
     let first = lock.lock().await.unwrap();
     let mut busy = Vec::new();
     for _ in 0..2 {
         let builder = engine.builder().local_handover(LocalHandover::Off);
         let client = builder.connect().await.unwrap();
-        busy.push(Busy::begin(&client, |client| client.lock("x"), ms(2)).await);
+        busy.push(Busy::begin(&client, make, ms(2)).await);
     }
     first.unlock().await.unwrap();
     let (begin, mut turns) = (Instant::now(), 0);
@@ -270,6 +269,24 @@ async fn who_is_slow_and_not_listed_has_its_turns() {
     for busy in busy {
         theirs += busy.end().await;
     }
-    println!("{turns} turns beside {theirs}");
+    println!("{distance:?} away: {turns} turns beside {theirs}");
+    (turns, theirs)
+}
+
+/// A release gives the lock to clients that are listed. This one listens to the same releases and is not: it is a waiter of
+/// a fenced lock, and slower than they are, as a thread of Redisson is.
+#[tokio::test(start_paused = true)]
+async fn who_is_slow_and_not_listed_has_its_turns() {
+    let (turns, theirs) = turns_beside_two_busy_ones(|client| client.lock("x"), NEAR).await;
     assert!(turns > theirs / 100, "{turns} turns beside {theirs}");
+}
+
+/// No release gives a fenced lock. Each of the busy clients lets the others go first, and takes the turn of the far one.
+#[tokio::test(start_paused = true)]
+async fn who_is_slow_has_its_turns_of_a_lock_that_nobody_is_given() {
+    for distance in DISTANCES_US.map(Duration::from_micros) {
+        let make = |client: &Client| client.fenced_lock("x").into();
+        let (turns, theirs) = turns_beside_two_busy_ones(make, distance).await;
+        assert!(turns > theirs / 200, "{turns} turns beside {theirs}");
+    }
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
 
+use futures::future::select_all;
 use leasehold::{Client, Ended, Error, HoldState, Lease, LockGuard, LossReason};
 use leasehold_testbed::{Bed, SOON, eventually, ms, timed, until_listed, within};
 use tokio::task::JoinHandle;
@@ -390,18 +391,36 @@ pub(crate) async fn after_a_streak_all_waiters_may_ask(bed: Bed) {
     assert_eq!(given_in_sixteen_rounds(&bed, &clients).await, 14);
 }
 
-/// A client without an entry, like those of Redisson, is passed over once, and not twice in a row. Then it may ask as
-/// early as the others.
+/// A client without an entry, like those of Redisson, is passed over once by the only waiter that is listed, and not twice in
+/// a row. Then it may ask as early as the others.
 pub(crate) async fn who_is_not_listed_gets_its_turn(bed: Bed) {
     if bed.is_cluster() {
         return;
     }
     let clients = [client(&bed).await, client(&bed).await];
-    let (one, other) = (&clients[0], bed.client().await);
+    assert_eq!(given_beside_a_stranger(&bed, &clients).await, 8);
+}
+
+/// Three that are listed may each pass it over.
+pub(crate) async fn who_is_not_listed_has_no_larger_share(bed: Bed) {
+    if bed.is_cluster() {
+        return;
+    }
+    let clients = [
+        client(&bed).await,
+        client(&bed).await,
+        client(&bed).await,
+        client(&bed).await,
+    ];
+    assert_eq!(given_beside_a_stranger(&bed, &clients).await, 12);
+}
+
+async fn given_beside_a_stranger(bed: &Bed, clients: &[Client]) -> u32 {
+    let other = bed.client().await;
     let turns = Arc::new(AtomicU32::new(0));
     // Its waiters listen on the same channel.
     let (lock, counted) = (other.fenced_lock("x"), turns.clone());
-    let guard = one.lock("x").lock().await.unwrap();
+    let guard = clients[0].lock("x").lock().await.unwrap();
     let stranger = tokio::spawn(async move {
         loop {
             lock.lock().await.unwrap().unlock().await.unwrap();
@@ -410,26 +429,42 @@ pub(crate) async fn who_is_not_listed_gets_its_turn(bed: Bed) {
     });
     eventually("it waits", async || other.stats().listeners == 1).await;
     guard.unlock().await.unwrap();
-    assert_eq!(given_in_sixteen_rounds(&bed, &clients).await, 8);
+    let given = given_in_sixteen_rounds(bed, clients).await;
     stranger.abort();
     assert_ne!(turns.load(Relaxed), 0, "turns in sixteen rounds");
+    given
 }
 
-/// Two clients take turns. How often was the lock given?
-async fn given_in_sixteen_rounds(bed: &Bed, clients: &[Client; 2]) -> u32 {
-    let mut guard = clients[0].lock("x").lock().await.unwrap();
+/// All clients always want the lock. How often was it given?
+async fn given_in_sixteen_rounds(bed: &Bed, clients: &[Client]) -> u32 {
+    let others = clients.len() - 1;
+    let (mut holder, mut guard) = (0, clients[0].lock("x").lock().await.unwrap());
+    let mut waiting = Vec::new();
+    for (number, client) in clients.iter().enumerate().skip(1) {
+        let (taking, _) = waits(bed, client, Lease::Renewed).await;
+        waiting.push(Box::pin(taken_by(number, taking)));
+    }
     let mut given = 0;
-    for round in 1..=16 {
-        let next = waits(bed, &clients[round % 2], Lease::Renewed).await;
+    for _ in 1..=16 {
+        eventually("all are listed", async || listed(bed).len() == others).await;
         guard.unlock().await.unwrap();
         // The list begins with the streak, and ends with a lock that is free.
         let list = beside(bed);
         let streak = list.split(';').nth(1).and_then(|text| text.parse().ok());
         given += u32::from(streak.is_some_and(|streak: u32| streak > 0));
-        guard = timed("the next", next.0).await.0.unwrap().unwrap();
+        let (number, next);
+        ((next, guard), _, waiting) = timed("the next", select_all(waiting)).await.0;
+        eventually("the rest is", async || listed(bed).len() == others - 1).await;
+        (number, holder) = (holder, next);
+        let (taking, _) = waits(bed, &clients[number], Lease::Renewed).await;
+        waiting.push(Box::pin(taken_by(number, taking)));
     }
     guard.unlock().await.unwrap();
     given
+}
+
+async fn taken_by(number: usize, taking: Taking) -> (usize, LockGuard) {
+    (number, taking.await.unwrap().unwrap())
 }
 
 /// A re-entry and a restored hold keep the waiters beside the lock.
@@ -500,24 +535,47 @@ async fn listens(client: &Client) -> (Taking,) {
     (waiter,)
 }
 
+/// A hold, beside which the list is full of waiters that have asked so often, and another waiter.
+async fn beside_a_full_list(bed: &Bed, questions: u64) -> (LockGuard, Taking) {
+    let (one, other) = (client(bed).await, bed.client().await);
+    let guard = one.lock("x").lock().await.unwrap();
+    let (first, _) = waits(bed, &other, Lease::Renewed).await;
+    first.abort();
+    eventually("it has left", async || listed(bed).is_empty()).await;
+    let entry = |number| format!("{questions}:2000:00000000-0000-0000-0000-000000000000:{number};");
+    let full: String = (0..64).map(entry).collect();
+    bed.command(&["HSET", "x", guard.owner(), &format!("1;0;{full}")]);
+    (guard, listens(&other).await.0)
+}
+
 /// The list has an end. Who finds no room is woken by the message to all.
 pub(crate) async fn who_finds_no_room_waits_all_the_same(bed: Bed) {
     if bed.is_cluster() {
         return;
     }
-    let (one, other) = (client(&bed).await, bed.client().await);
-    let guard = one.lock("x").lock().await.unwrap();
-    let (first, _) = waits(&bed, &other, Lease::Renewed).await;
-    first.abort();
-    eventually("it has left", async || listed(&bed).is_empty()).await;
-    let entry = |number| format!("1:2000:00000000-0000-0000-0000-000000000000:{number};");
-    let full: String = (0..64).map(entry).collect();
-    bed.command(&["HSET", "x", guard.owner(), &format!("1;0;{full}")]);
-    let next = listens(&other).await.0;
+    let (guard, next) = beside_a_full_list(&bed, 1).await;
     sleep(ms(100)).await;
     assert_eq!(listed(&bed).len(), 64);
     guard.unlock().await.unwrap();
     let guard = timed("the next", next).await.0.unwrap().unwrap();
+    guard.unlock().await.unwrap();
+    is_free(&bed).await;
+}
+
+/// The last of those that have asked less often loses its place.
+pub(crate) async fn who_has_asked_more_often_finds_room(bed: Bed) {
+    if bed.is_cluster() {
+        return;
+    }
+    let (guard, next) = beside_a_full_list(&bed, 0).await;
+    let first = || listed(&bed).first().map_or(0, |(number, ..)| *number);
+    eventually("it is the first", async || first() > 0).await;
+    let entries = listed(&bed);
+    assert_eq!(entries.len(), 64);
+    assert!(entries[63].2.ends_with(":62"), "{:?}", entries[63]);
+    guard.unlock().await.unwrap();
+    let guard = timed("the next", next).await.0.unwrap().unwrap();
+    assert!(beside(&bed).starts_with("1;1;"), "it was given");
     guard.unlock().await.unwrap();
     is_free(&bed).await;
 }

@@ -357,8 +357,10 @@ leasehold_testbed::behaviours! {
         who_dies_with_the_lock_costs_a_claim,
         after_a_streak_all_waiters_may_ask,
         who_is_not_listed_gets_its_turn,
+        who_is_not_listed_has_no_larger_share,
         who_waits_for_a_holder_of_another_kind_is_not_listed,
         who_finds_no_room_waits_all_the_same,
+        who_has_asked_more_often_finds_room,
         the_list_is_no_holder,
         the_list_stays_with_the_hold,
     }

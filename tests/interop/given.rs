@@ -1,5 +1,5 @@
 //! A release of a plain lock gives it to the next waiter of this library, and tells a thread that waits beside it nothing.
-//! The next release tells all.
+//! When each waiter has been given it once, a release tells all.
 
 use std::time::Duration;
 
@@ -40,8 +40,11 @@ async fn thread_waits(harness: &mut Harness) -> JoinHandle<()> {
 }
 
 async fn two_clients(harness: &Harness) -> [Client; 2] {
-    let other = connected(builder(&harness.server.url()).safety_poll(SOON * 2)).await;
-    [harness.client.clone(), other]
+    [harness.client.clone(), another(harness).await]
+}
+
+async fn another(harness: &Harness) -> Client {
+    connected(builder(&harness.server.url()).safety_poll(SOON * 2)).await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -84,26 +87,46 @@ async fn a_thread_is_not_passed_over_twice_in_a_row() {
 /// Two clients are busier than one, whose tasks hand over to each other.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn threads_make_progress_beside_two_busy_clients() {
-    beside_two_busy_clients(NOW).await;
+    beside_busy_clients(2, "lock:x", |client| client.lock("x"), NOW).await;
 }
 
 /// While one of them has the lock, the other one is always listed again. So a thread gets only what is left for it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn threads_make_progress_beside_two_clients_that_leave_no_gap() {
-    beside_two_busy_clients(ms(2)).await;
+    beside_busy_clients(2, "lock:x", |client| client.lock("x"), ms(2)).await;
 }
 
-async fn beside_two_busy_clients(work: Duration) {
+/// A few releases in a row pass the thread over then.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn threads_make_progress_beside_eight_busy_clients() {
+    beside_busy_clients(8, "lock:x", |client| client.lock("x"), ms(2)).await;
+}
+
+/// No release gives a fenced lock, so all ask for it each time, and a thread of Redisson is the last to ask.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn threads_make_progress_beside_two_busy_clients_with_a_fenced_lock() {
+    let ours = |client: &Client| client.fenced_lock("x").into();
+    beside_busy_clients(2, "fenced:x", ours, ms(2)).await;
+}
+
+async fn beside_busy_clients(
+    number: usize,
+    theirs: &str,
+    ours: fn(&Client) -> Lock,
+    work: Duration,
+) {
     let harness = Harness::start().await;
-    let clients = two_clients(&harness).await;
+    let mut locks = Vec::new();
+    for _ in 0..number {
+        locks.push(ours(&another(&harness).await));
+    }
     let contest = Contest {
-        theirs: "lock:x",
+        theirs,
         rounds: 300,
         work,
         rest: NOW,
         least_switches: 10,
     };
-    let locks = clients.iter().map(|client| client.lock("x")).collect();
     let url = harness.server.url();
     let longest_wait = contest.run(&harness.java, locks, &url).await;
     assert!(longest_wait < LONGEST_WAIT, "somebody starved");

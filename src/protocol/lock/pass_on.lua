@@ -1,15 +1,16 @@
 -- The rest of lock_release: one of the waiters that are listed beside the holder gets the lock, or all may ask.
 
--- Clients of Redisson listen without an entry, and so do those that found no room. Beside them, no two releases in a row give
--- the lock. If it is not known who listens, at most so many do.
+-- Clients of Redisson listen without an entry, and so do those that found no room. They have as large a share as those that
+-- are listed: all may ask after so many grants as there are entries for each of them, but at least one and at most so many.
 local LONGEST_STREAK = 7
 
-local function may_give(channel, publish, streak, listed)
+local function may_give(channel, publish, streak, listed, own)
   if streak == 0 or streak >= LONGEST_STREAK then
     return streak == 0
   end
   local count = listening(publish == 'SPUBLISH' and 'SHARDNUMSUB' or 'NUMSUB', channel)
-  return count >= 0 and count <= listed
+  local unlisted = math.max(count - own - listed, 0)
+  return count >= 0 and streak * unlisted < listed
 end
 
 -- The message on the channel of the waiter's client. Returns how many subscribers received it.
@@ -27,7 +28,7 @@ local function given_to_a_waiter(key, holder, value, channel, publish, own)
   if not streak or not entries[1] then
     return nil
   end
-  if not may_give(channel, publish, streak, #entries + own) then
+  if not may_give(channel, publish, streak, #entries, own) then
     return FOR_OTHERS
   end
   while entries[1] do
