@@ -104,6 +104,13 @@ impl Kind {
         !OTHERS.contains(&self)
     }
 
+    /// A release gives it to a waiter that is listed. The others do not learn the new lease then, and notice by their safety
+    /// poll if it ends without a release (`docs/decisions/0014-a-plain-lock-is-given.md`).
+    pub(crate) fn is_given(self) -> bool {
+        // The same on the wire.
+        matches!(self, Kind::Plain | Kind::NonReentrant)
+    }
+
     /// The longest pause between two polls in ms, for kinds that poll.
     pub(crate) fn asks_within_ms(self) -> Option<u64> {
         match self {

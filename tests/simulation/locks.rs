@@ -133,9 +133,8 @@ impl Locks {
                 ));
             }
         }
-        let has_ended = |(name, _): &(usize, Instant)| {
-            self.kind == Kind::Plain && self.leases.contains_key(name)
-        };
+        let has_ended =
+            |(name, _): &(usize, Instant)| self.kind.is_given() && self.leases.contains_key(name);
         let (ended, free): (Vec<_>, Vec<_>) = free.into_iter().partition(has_ended);
         let limits = [limit, limit + world.ledger.lease_max()];
         for (these, names, limit) in [
