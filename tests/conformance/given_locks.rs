@@ -452,10 +452,9 @@ async fn given_in_sixteen_rounds(bed: &Bed, clients: &[Client]) -> u32 {
         let list = beside(bed);
         let streak = list.split(';').nth(1).and_then(|text| text.parse().ok());
         given += u32::from(streak.is_some_and(|streak: u32| streak > 0));
-        let (number, next);
-        ((next, guard), _, waiting) = timed("the next", select_all(waiting)).await.0;
+        let number = holder;
+        ((holder, guard), _, waiting) = timed("the next", select_all(waiting)).await.0;
         eventually("the rest is", async || listed(bed).len() == others - 1).await;
-        (number, holder) = (holder, next);
         let (taking, _) = waits(bed, &clients[number], Lease::Renewed).await;
         waiting.push(Box::pin(taken_by(number, taking)));
     }
@@ -535,7 +534,7 @@ async fn listens(client: &Client) -> (Taking,) {
     (waiter,)
 }
 
-/// A hold, beside which the list is full of waiters that have asked so often, and another waiter.
+/// A hold with a full list of waiters, each of which has asked this many times, and one more waiter that may ask for a place.
 async fn beside_a_full_list(bed: &Bed, questions: u64) -> (LockGuard, Taking) {
     let (one, other) = (client(bed).await, bed.client().await);
     let guard = one.lock("x").lock().await.unwrap();

@@ -204,7 +204,7 @@ impl Task {
         false
     }
 
-    /// For whoever looks for the cause of a starved thread.
+    /// Prints what the server knows, to help find out why a thread starves.
     async fn says_who_is_there(&mut self) {
         for question in ["CLIENT LIST", "PUBSUB CHANNELS", "KEYS *"] {
             let answer = self.redis.ask(question).await.join("\n");

@@ -109,9 +109,9 @@ impl Yield {
     /// Lets those go first to whom no release gives the lock. They have a turn now and then, but ask more slowly: a thread of
     /// Redisson takes several times as long, and one that is far away much longer.
     ///
-    /// All clients of this library yield then, and the first one that does not any more takes the lock. They do not agree for
-    /// how long. Each takes half of its yields twice as long, a quarter four times, and so on. So whoever is slow gets in
-    /// sooner or later, and the others seldom lose much time.
+    /// All clients of this library yield then, and the first whose yield ends takes the lock. Each chooses the length at
+    /// random: half of the yields last [`SHORTEST`], a quarter twice as long, an eighth four times, and so on up to
+    /// [`LONGEST`]. So all are long at once now and then, and a slow client gets in; the others seldom lose much time.
     pub(crate) fn to_unlisted() -> Self {
         let doublings = fastrand::u32(1..).trailing_zeros();
         Yield::to(1, SHORTEST * (1 << doublings.min(8)))

@@ -30,11 +30,18 @@ pub(crate) enum Outcome {
     NotRun,
 }
 
+/// A command of cargo.
+fn cargo(command: &str) -> Command {
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo.args([command, "--color", "never"]);
+    cargo
+}
+
 impl Copy {
     /// Builds the program that contains the tests of this place.
     pub(crate) fn build(&self, place: &Place) -> Result<PathBuf> {
-        let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-        cargo.args(["test", "--no-run", "--color", "never"]);
+        let mut cargo = cargo("test");
+        cargo.arg("--no-run");
         // With the features that `tests/run` uses, so that dependencies are not built again.
         let (target, built) = match place {
             Place::Model => (self.place.join("model"), "shuttle/debug"),
@@ -71,8 +78,8 @@ impl Copy {
 
     /// Checks that the library compiles, without building it.
     pub(crate) fn check(&self) -> Result<()> {
-        let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-        cargo.args(["check", "--color", "never", "--lib", "--all-features"]);
+        let mut cargo = cargo("check");
+        cargo.args(["--lib", "--all-features"]);
         let target = self.place.join("check");
         self.seed(&target, "debug")?;
         self.cargo(cargo.arg("--target-dir").arg(&target)).map(drop)
@@ -80,8 +87,7 @@ impl Copy {
 
     /// Builds the program of the published fault run.
     pub(crate) fn build_fault_run(&self) -> Result<PathBuf> {
-        let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-        cargo.args(["build", "--color", "never"]);
+        let mut cargo = cargo("build");
         // In a separate folder, because tests are built with other features.
         let target = self.place.join("fault-run");
         self.seed(&target, "debug")?;
