@@ -16,7 +16,9 @@ fn main() {
 mod linux {
     use std::fs::{self, File};
     use std::os::fd::AsFd as _;
-    use std::process::{Child, Command, Stdio};
+    use std::process::{Child, Stdio};
+
+    use leasehold_testbed::command;
     use std::time::{Duration, Instant};
 
     use leasehold::test_util::suspended;
@@ -52,7 +54,7 @@ mod linux {
     /// Enters a namespace whose clock is ahead by the duration that it returns.
     fn enter() -> Result<Duration, String> {
         let hour = HOUR.as_secs().to_string();
-        let mut inside = Command::new("unshare")
+        let mut inside = command("unshare")
             .args(["--time", "--boottime", &hour, "sleep", "60"])
             .stdin(Stdio::null())
             .stderr(Stdio::null())

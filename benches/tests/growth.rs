@@ -2,12 +2,12 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Output;
 
-use leasehold_testbed::{Folder, is_missing};
+use leasehold_testbed::{Folder, command, is_missing};
 
 fn bench(arguments: &str) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_bench"))
+    command(env!("CARGO_BIN_EXE_bench"))
         .args(arguments.split(' '))
         .output()
         .expect("it runs")

@@ -9,10 +9,10 @@ use std::env;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::Child;
 use std::time::Duration;
 
-use leasehold_testbed::{Server, wait_until};
+use leasehold_testbed::{Server, command, wait_until};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use pty::Pty;
@@ -58,12 +58,11 @@ struct Runs(Vec<Child>);
 impl Runs {
     fn start(program: &str, server: &Server) -> Runs {
         let run = |name: &str, options: &[&str], script: &str| {
-            Command::new(program)
+            command(program)
                 .args(["run", name])
                 .args(options)
                 .args(["--", "sh", "-c", script])
                 .env("LEASEHOLD_URL", server.url())
-                .stdin(Stdio::null())
                 .spawn()
                 .expect("the program starts")
         };
@@ -120,14 +119,13 @@ impl Runs {
             count(&["LLEN", "redisson_lock_queue:{tickets}"]) == 2
         });
         // A lock that changes hands.
-        let mut often = Command::new("sh");
+        let mut often = command("sh");
         let script = format!(
             "while :; do {program} run mail:outbox --as mail@pod-4 --purpose send -- sleep 1; sleep 1; done"
         );
         often
             .args(["-c", &script])
-            .env("LEASEHOLD_URL", server.url())
-            .stdin(Stdio::null());
+            .env("LEASEHOLD_URL", server.url());
         runs.push(often.spawn().expect("a shell"));
         wait_until("held", LATE, || count(&["EXISTS", "mail:outbox"]) == 1);
         Runs(runs)

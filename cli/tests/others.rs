@@ -2,9 +2,9 @@
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 
-use leasehold_testbed::wait_until;
+use leasehold_testbed::{command, wait_until};
 
 use serde_json::{Value, json};
 
@@ -26,7 +26,7 @@ impl Redisson {
             "run tests/run once: it builds the Redisson driver"
         );
         let path = format!("{}:{}/*", classes.display(), deps.display());
-        let mut process = Command::new("java")
+        let mut process = command("java")
             .args([
                 "-Xmx256m",
                 "-XX:+UseSerialGC",
@@ -153,7 +153,7 @@ fn locks_of_redis_py_are_shown_waited_for_and_broken() {
          assert lock.acquire(blocking=False); print(lock.local.token.decode(), flush=True); sys.stdin.read()",
         bed.server.port()
     );
-    let mut peer = Command::new(python);
+    let mut peer = command(python);
     let mut peer = peer
         .args(["-c", &script])
         .stdin(Stdio::piped())

@@ -3,7 +3,7 @@
 use std::io::Write as _;
 use std::process::Stdio;
 
-use leasehold_testbed::{is_missing, wait_until};
+use leasehold_testbed::{command, is_missing, wait_until};
 use nix::sys::signal::Signal;
 
 use crate::testbed::{LATE, Runner, Testbed, await_line, bare, exit_code, stderr, stdout, text};
@@ -166,7 +166,7 @@ fn an_ignored_signal_stays_ignored() {
         "trap '' HUP; exec {program} run job -- sh -c 'echo >{}; read x; exit 5'",
         ready.display()
     );
-    let mut shell = std::process::Command::new("sh");
+    let mut shell = command("sh");
     let shell = shell
         .args(["-c", &script])
         .env("LEASEHOLD_URL", bed.server.url());

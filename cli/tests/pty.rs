@@ -38,14 +38,11 @@ impl Pty {
         let pair = native_pty_system().openpty(size).expect("a terminal");
         let mut command = CommandBuilder::new(words[0]);
         command.args(&words[1..]);
-        for name in [
-            "LEASEHOLD_OWNER",
-            "LEASEHOLD_NAME",
-            "LEASEHOLD_HELD",
-            "NO_COLOR",
-        ] {
-            command.env_remove(name);
+        command.env_clear();
+        for (name, value) in leasehold_testbed::command(words[0]).get_envs() {
+            command.env(name, value.unwrap_or_default());
         }
+        command.cwd(std::env::temp_dir());
         command.env("TERM", "xterm-256color");
         for (name, value) in environment {
             command.env(name, value);

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Command, Output, Stdio};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use leasehold_testbed::{Reply, Server, is_missing, wait_until};
+use leasehold_testbed::{Reply, Server, command, is_missing, wait_until};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -73,20 +73,7 @@ impl Testbed {
 
 /// The program without any server.
 pub(crate) fn bare(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_leasehold"));
-    for name in [
-        "LEASEHOLD_URL",
-        "REDIS_URL",
-        "LEASEHOLD_USER",
-        "LEASEHOLD_PASSWORD",
-        "LEASEHOLD_NAME",
-        "LEASEHOLD_OWNER",
-        "LEASEHOLD_TOKEN",
-        "LEASEHOLD_HELD",
-        "NO_COLOR",
-    ] {
-        command.env_remove(name);
-    }
+    let mut command = command(env!("CARGO_BIN_EXE_leasehold"));
     command.args(arguments);
     command
 }

@@ -8,6 +8,7 @@
 //! - A client without dependencies: [`Connection`] to one server, [`Routes`] to a deployment, and
 //!   [`Outside`], with the questions that tests ask about either.
 //! - [`KINDS`]: every kind of lock. [`PROFILES`]: the servers of vendors, for the engine to be like them.
+//! - Other programs, by [`command`]: they see the same world however the tests were started.
 //! - Waiting for a condition rather than for a duration: [`eventually`], [`soon`], [`timed`], and
 //!   [`wait_until`] for threads.
 #![expect(missing_docs, reason = "most names of a test bed explain themselves")]
@@ -44,8 +45,9 @@ mod outside;
 pub mod preload;
 #[cfg(feature = "locks")]
 mod profiles;
-/// A server, a proxy and a connection that need only the standard library.
+/// A server, a proxy and a connection, which need no runtime.
 mod process {
+    pub(crate) mod command;
     pub mod keeper;
     pub(crate) mod program;
     pub(crate) mod proxy;
@@ -81,6 +83,7 @@ pub use info::{CommandStats, command_stats, info_line};
 #[cfg(feature = "locks")]
 pub use kind::{KINDS, Kind};
 pub use outside::{Outside, count_of};
+pub use process::command::{command, this_program};
 pub use process::keeper;
 pub use process::program::Program;
 pub use process::proxy::Proxy;

@@ -1,7 +1,8 @@
 //! Libraries that are loaded before the system's, so that a process sees another world.
 
 use std::path::Path;
-use std::process::Command;
+
+use crate::command;
 
 /// The variable that names such libraries.
 pub const VARIABLE: &str = "LD_PRELOAD";
@@ -12,7 +13,7 @@ pub const CLOCK: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/clock.c");
 /// Compiles a library from one file.
 pub fn compile(source: &str, library: &Path) {
     let options = ["-shared", "-fPIC", "-O1", "-Wall", "-Werror", source, "-o"];
-    let compiled = Command::new("cc")
+    let compiled = command("cc")
         .args(options)
         .arg(library)
         .arg("-ldl")

@@ -7,6 +7,7 @@
 mod graph;
 mod guide;
 mod members;
+mod programs;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -47,8 +48,10 @@ const LIBRARY: &str = "src";
 const TRANSPORT: &str = "transport/src";
 const ENGINE: &str = "engine/src";
 
+/// A folder of the repository.
 fn folder(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join(name)
+    let own = Path::new(env!("CARGO_MANIFEST_DIR"));
+    own.parent().expect("the repository").join(name)
 }
 
 #[test]

@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
+use crate::folder;
 use crate::graph::{Graph, each_file};
 
 /// From the ground up. A package that is not listed is above all of these: a suite, a tool, the
@@ -30,9 +31,9 @@ struct Member {
 }
 
 impl Member {
-    fn read(folder: &str) -> Self {
-        let manifest = fs::read_to_string(root().join(folder).join("Cargo.toml"));
-        let manifest = manifest.unwrap_or_else(|error| panic!("{folder}/Cargo.toml: {error}"));
+    fn read(path: &str) -> Self {
+        let manifest = fs::read_to_string(folder(path).join("Cargo.toml"));
+        let manifest = manifest.unwrap_or_else(|error| panic!("{path}/Cargo.toml: {error}"));
         let (mut section, mut name, mut is_published) = ("", String::new(), true);
         let (mut needs, mut tests_need) = (BTreeSet::new(), BTreeSet::new());
         for line in manifest.lines() {
@@ -57,7 +58,7 @@ impl Member {
             }
         }
         Member {
-            folder: folder.to_owned(),
+            folder: path.to_owned(),
             name,
             is_published,
             needs,
@@ -79,13 +80,9 @@ fn level(name: &str) -> usize {
     named.unwrap_or(LEVELS.len())
 }
 
-fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-}
-
 /// The library, and the members that its manifest lists.
 fn members() -> Vec<Member> {
-    let manifest = fs::read_to_string(root().join("Cargo.toml")).expect("the manifest");
+    let manifest = fs::read_to_string(folder("Cargo.toml")).expect("the manifest");
     let list = manifest.split_once("members = [").expect("a workspace").1;
     let list = list.split_once(']').expect("the end of the list").0;
     let folders = list.lines().filter_map(|line| {
@@ -108,11 +105,12 @@ fn packages_depend_on_lower_ones() {
                 upward.push(format!("{} -> {needed}", member.name));
             }
         }
-        // The library's tests depend on the library itself, with its switches for faults, on the
-        // testbed, and on what the specification says of their histories.
+        // The library's unit tests need the library itself, with its switches for faults. Anything more would be
+        // built for the quickstart, too.
         let highest = LEVELS.len() - 1;
         for needed in &member.tests_need {
-            if level(needed) > highest || (member.level() == 0 && !member.tests_need.is_empty()) {
+            let is_library = member.name == "leasehold" && needed != "leasehold";
+            if level(needed) > highest || member.level() == 0 || is_library {
                 upward.push(format!("{} -> {needed} in its tests", member.name));
             }
         }
@@ -156,22 +154,20 @@ fn published_crates_need_only_published_crates() {
 
 /// Each folder that is the root of a crate: `src`, and those of test programs.
 fn crates(member: &Member) -> Vec<PathBuf> {
-    let folder = root().join(&member.folder);
-    let mut roots = vec![folder.join("src"), folder.join("tests")];
-    if member.folder.is_empty() {
-        // Each folder there is a test program of the library or a separate package.
-        let packages: BTreeSet<_> = members().into_iter().map(|other| other.folder).collect();
-        roots.pop();
-        let entries = fs::read_dir(root().join("tests")).expect("the suites");
-        let entries = entries.map(|entry| entry.expect("an entry").path());
-        roots.extend(entries.filter(|path| {
-            let inside = path.strip_prefix(root()).expect("it is inside");
-            path.join("main.rs").exists() && !packages.contains(&*inside.to_string_lossy())
-        }));
-    }
-    if folder.join("main.rs").exists() {
-        roots = vec![folder];
-    }
+    let folder = folder(&member.folder);
+    let mut roots = match &*member.folder {
+        "" => vec![folder.join("src")],
+        // Each folder there is a program of this package or a separate package.
+        "tests" => {
+            let entries = fs::read_dir(&folder).expect("the suites");
+            let paths = entries.map(|entry| entry.expect("an entry").path());
+            let is_program =
+                |path: &PathBuf| path.join("main.rs").exists() && !path.join("Cargo.toml").exists();
+            paths.filter(is_program).collect()
+        }
+        _ if folder.join("main.rs").exists() => vec![folder],
+        _ => vec![folder.join("src"), folder.join("tests")],
+    };
     roots.retain(|root| root.exists());
     roots
 }

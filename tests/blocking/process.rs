@@ -1,13 +1,13 @@
 //! Threads and their process, observed in separate processes, because other tests have threads too.
 
 use std::fs;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, ExitStatus};
 use std::sync::OnceLock;
 use std::thread;
 
 use leasehold::blocking::{Client, Guard};
 use leasehold::{EmbeddedRedis, Lease};
-use leasehold_testbed::{SOON, Server, is_missing, ms, wait_until};
+use leasehold_testbed::{SOON, Server, is_missing, ms, this_program, wait_until};
 
 use crate::harness::until_waiting;
 
@@ -15,13 +15,7 @@ const URL: &str = "LEASEHOLD_TEST_URL";
 
 /// Runs one of the ignored tests below in its own process, with the output of this test.
 fn ends(test: &str, url: &str) -> ExitStatus {
-    let binary = std::env::current_exe().expect("this binary");
-    let mut child = Command::new(binary)
-        .args(["--exact", test, "--ignored", "--nocapture"])
-        .env(URL, url)
-        .stdin(Stdio::null())
-        .spawn()
-        .expect("started");
+    let mut child = this_program(test).env(URL, url).spawn().expect("started");
     let mut status = None;
     let mut has_ended = |child: &mut Child| {
         status = child.try_wait().expect("it can be waited for");

@@ -11,8 +11,8 @@ fn builder(url: &str) -> ClientBuilder {
     match std::env::var("LEASEHOLD_CONNECTION").as_deref() {
         #[cfg(feature = "fred")]
         Ok("fred") => {
-            let config = fred::types::config::Config::from_url(url).expect("a URL");
-            let pattern = fred::clients::Client::new(config, None, None, None);
+            let config = leasehold::fred::types::config::Config::from_url(url).expect("a URL");
+            let pattern = leasehold::fred::clients::Client::new(config, None, None, None);
             Client::builder_with_fred(&pattern)
         }
         Ok(other) => panic!("LEASEHOLD_CONNECTION: no such connection: {other}"),

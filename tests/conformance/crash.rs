@@ -2,10 +2,10 @@
 //! clients of the embedded engine die in `semaphores` and `permits`.
 
 use std::io::{BufRead as _, BufReader};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 
 use leasehold::{Client, Lease};
-use leasehold_testbed::{Server, is_missing, ms, timed, waiting};
+use leasehold_testbed::{Server, is_missing, ms, this_program, timed, waiting};
 
 const SERVER: &str = "LEASEHOLD_CRASH_SERVER";
 
@@ -15,15 +15,8 @@ struct Doomed(Child);
 impl Doomed {
     /// Returns when the process holds all permits.
     fn start(server: &Server) -> Self {
-        let mut child = Command::new(std::env::current_exe().unwrap())
-            .args([
-                "crash::the_one_that_dies",
-                "--exact",
-                "--ignored",
-                "--nocapture",
-            ])
+        let mut child = this_program("crash::the_one_that_dies")
             .env(SERVER, server.url())
-            .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();

@@ -95,7 +95,7 @@ async fn a_wait_fits_where_it_is_stored() {
 /// Each call documents what its caller must know. `docs/` and the tests say whether it is true.
 #[test]
 fn every_call_says_what_it_costs_leaves_and_fails_with() {
-    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../src");
     let folders = [
         "",
         "client",

@@ -1,6 +1,6 @@
 //! Instructions of this program, counted by valgrind.
 
-use std::process::Command;
+use leasehold_testbed::command;
 
 use crate::operation::Operation;
 
@@ -15,7 +15,7 @@ pub(crate) fn of(operation: Operation, url: &str) -> f64 {
 
 fn run(operation: Operation, times: u32, url: &str) -> f64 {
     let program = std::env::current_exe().expect("this program");
-    let ended = Command::new("valgrind")
+    let ended = command("valgrind")
         .args([
             "--tool=cachegrind",
             "--cache-sim=no",

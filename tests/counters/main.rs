@@ -48,7 +48,7 @@ fn main() -> ExitCode {
     }
     let counted = count_all();
     println!("{counted}");
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/counters/counted.txt");
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("counters/counted.txt");
     if arguments == ["write"] {
         std::fs::write(&file, counted.to_string()).expect("the file is written");
         return ExitCode::SUCCESS;

@@ -3,17 +3,16 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::SocketAddr;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::time::Duration;
 
-use leasehold_testbed::{Borrowed, Connection, Reply, Routes, wait_until};
+use leasehold_testbed::{Borrowed, Connection, Reply, Routes, this_program, wait_until};
 
 const DEPLOYMENTS: [&str; 2] = ["cluster", "sentinel"];
 
 /// This binary, run as another process with one ignored test on a deployment.
 fn child(test: &str, deployment: &str) -> Child {
-    let mut child = Command::new(std::env::current_exe().expect("our own path"));
-    child.args([test, "--exact", "--ignored", "--nocapture"]);
+    let mut child = this_program(test);
     child
         .env("LEASEHOLD_DEPLOYMENT", deployment)
         .stdin(Stdio::piped())

@@ -3,12 +3,12 @@
 use std::fmt::Debug;
 use std::future::Future;
 use std::pin::{Pin, pin};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use leasehold::{Client, ClientBuilder, Error, LockGuard, Stats};
-use leasehold_testbed::{ms, until_stats};
+use leasehold_testbed::{ms, this_program, until_stats};
 use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// Tests that measure time or inspect the whole process run alone. All others run at the same time.
@@ -204,10 +204,8 @@ pub(crate) async fn cut_after<F: Future>(delay: Duration, future: F) -> Option<F
 
 /// This binary, run as another process with one ignored test.
 pub(crate) fn child(role: &str, variables: &[(&str, String)]) -> Running {
-    let process = Command::new(std::env::current_exe().expect("our own path"))
-        .args([role, "--exact", "--ignored", "--nocapture"])
+    let process = this_program(role)
         .envs(variables.iter().map(|(name, value)| (name, value)))
-        .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()

@@ -7,9 +7,9 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use fred::clients::Client as Fred;
-use fred::error::Error as FredError;
-use fred::types::config::{Config, CredentialProvider, Server as At, ServerConfig};
+use leasehold::fred::clients::Client as Fred;
+use leasehold::fred::error::Error as FredError;
+use leasehold::fred::types::config::{Config, CredentialProvider, Server as At, ServerConfig};
 use leasehold::preflight::Preflight;
 use leasehold::{Client, ClientBuilder, ConfigError, Error};
 use leasehold_testbed::{Server, connected, is_missing, take_and_release, wait_until};

@@ -19,12 +19,12 @@ use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::pin::Pin;
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 use std::str::FromStr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use leasehold_testbed::eventually_within;
+use leasehold_testbed::{command, eventually_within};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
@@ -98,7 +98,7 @@ impl Redisson {
             deps.display()
         );
         let path = format!("{}:{}/*", classes.display(), deps.display());
-        let mut child = Command::new("java")
+        let mut child = command("java")
             .args([
                 "-Xmx256m",
                 "-XX:+UseSerialGC",

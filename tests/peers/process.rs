@@ -37,18 +37,18 @@ impl Library {
         match self {
             Library::RedisPy => {
                 let python = prepared.join("bin/python");
-                let mut command = Command::new(&python);
+                let mut command = leasehold_testbed::command(&python);
                 command.arg(sources.join("python/driver.py"));
                 (python, command)
             }
             Library::Redsync | Library::Redislock => {
                 let driver = prepared.join("go/driver");
-                let command = Command::new(&driver);
+                let command = leasehold_testbed::command(&driver);
                 (driver, command)
             }
             Library::NodeRedlock => {
                 let modules = prepared.join("node/node_modules");
-                let mut command = Command::new("node");
+                let mut command = leasehold_testbed::command("node");
                 command
                     .arg(sources.join("node/driver.js"))
                     .env("NODE_PATH", &modules);

@@ -89,7 +89,7 @@ pub(crate) const REAL: [Real; 10] = [
         file: || installed("haproxy"),
         start: |file| {
             proxy(include_str!("real/haproxy.cfg"), |configuration| {
-                let mut command = Command::new(file);
+                let mut command = leasehold_testbed::command(file);
                 command.arg("-db").arg("-f").arg(configuration);
                 command
             })
@@ -102,7 +102,7 @@ pub(crate) const REAL: [Real; 10] = [
         file: || installed("nginx"),
         start: |file| {
             proxy(include_str!("real/nginx.conf"), |configuration| {
-                let mut command = Command::new(file);
+                let mut command = leasehold_testbed::command(file);
                 command.arg("-c").arg(configuration);
                 command
             })
@@ -147,7 +147,7 @@ pub(crate) const REAL: [Real; 10] = [
         file: || installed("nutcracker"),
         start: |file| {
             proxy(include_str!("real/nutcracker.yml"), |configuration| {
-                let mut command = Command::new(file);
+                let mut command = leasehold_testbed::command(file);
                 command.arg("-c").arg(configuration);
                 // It serves its statistics as well.
                 command.args(["-a", "127.0.0.1", "-s", &free_port().to_string()]);
@@ -194,7 +194,7 @@ impl Running {
 /// An engine gets its port as the last argument.
 fn engine(file: &Path, arguments: &[&str]) -> Running {
     let program = Program::start(|port, _| {
-        let mut command = Command::new(file);
+        let mut command = leasehold_testbed::command(file);
         command.args(arguments).arg(port.to_string());
         command
     });
@@ -240,7 +240,7 @@ fn envoy() -> Option<PathBuf> {
 }
 
 fn run_envoy(file: &Path, configuration: &Path) -> Command {
-    let mut command = Command::new(file);
+    let mut command = leasehold_testbed::command(file);
     command.arg("-c").arg(configuration);
     command.args(["--concurrency", "1", "--disable-hot-restart"]);
     command
@@ -265,7 +265,7 @@ fn stunnel(file: &Path) -> Running {
         ] {
             std::fs::write(configuration.with_file_name(name), text).expect("its folder is there");
         }
-        let mut command = Command::new(file);
+        let mut command = leasehold_testbed::command(file);
         command.arg(configuration);
         command
     });

@@ -2,10 +2,9 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 
 use leasehold::blocking::Client;
-use leasehold_testbed::{Server, wait_until};
+use leasehold_testbed::{Server, command, wait_until};
 
 use crate::LIMIT;
 use crate::process::Process;
@@ -21,7 +20,7 @@ fn java(server: &Server, ledger: &str) -> Process {
         "no Redisson in {}: see tests/run",
         jars.display()
     );
-    let mut java = Command::new("java");
+    let mut java = command("java");
     java.arg("-cp")
         .arg(jars.join("*"))
         .arg(package.join("java/Ledger.java"));

@@ -104,7 +104,7 @@ fn command(program: &str) -> Command {
         .flatten();
     let paths = versions.map(|version| version.path().join("bin").join(program));
     let newest = paths.filter(|path| path.exists()).max();
-    let mut command = Command::new(newest.unwrap_or_else(|| program.into()));
+    let mut command = leasehold_testbed::command(newest.unwrap_or_else(|| program.into()));
     if is_root() {
         command.uid(NOBODY);
     }
@@ -112,7 +112,10 @@ fn command(program: &str) -> Command {
 }
 
 fn is_root() -> bool {
-    let id = Command::new("id").arg("-u").output().expect("id");
+    let id = leasehold_testbed::command("id")
+        .arg("-u")
+        .output()
+        .expect("id");
     id.stdout == b"0\n"
 }
 

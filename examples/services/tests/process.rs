@@ -6,7 +6,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
-use leasehold_testbed::{Server, keeper, wait_until};
+use leasehold_testbed::{Server, command, keeper, wait_until};
 
 use crate::LIMIT;
 
@@ -28,7 +28,7 @@ impl Process {
     /// A service on a server.
     pub(crate) fn start(program: &str, server: &Server, arguments: &[&str]) -> Self {
         Process::spawn(
-            Command::new(program)
+            command(program)
                 .args(arguments)
                 .env("REDIS_URL", server.url()),
         )
@@ -36,7 +36,6 @@ impl Process {
 
     pub(crate) fn spawn(command: &mut Command) -> Self {
         let mut child = command
-            .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
@@ -100,7 +99,7 @@ impl Process {
 
     pub(crate) fn signal(&self, signal: &str) -> Instant {
         let at = Instant::now();
-        let sent = Command::new("kill")
+        let sent = command("kill")
             .arg(signal)
             .arg(self.pid().to_string())
             .status();

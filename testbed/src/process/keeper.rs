@@ -5,8 +5,10 @@
 //! writing end is in no other process.
 
 use std::io::Write as _;
-use std::process::{ChildStdin, Command, Stdio};
+use std::process::{ChildStdin, Stdio};
 use std::sync::{LazyLock, Mutex, PoisonError};
+
+use super::command::command;
 
 /// It lives on when the terminal, or who runs the tests, ends all processes of the group: some servers
 /// may stand still, and do not notice.
@@ -28,7 +30,7 @@ rm -rf "$0"-*
     reason = "it ends after this program, and is not waited for"
 )]
 static KEEPER: LazyLock<Mutex<ChildStdin>> = LazyLock::new(|| {
-    let mut keeper = Command::new("sh")
+    let mut keeper = command("sh")
         .args(["-c", SCRIPT])
         .arg(folders())
         .stdin(Stdio::piped())

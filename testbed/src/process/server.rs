@@ -16,6 +16,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use super::command::command;
 use super::keeper;
 use super::resp::{Connection, Reply};
 use super::waiting::wait_until;
@@ -263,7 +264,7 @@ impl Server {
     }
 
     fn signal(&self, signal: &str) {
-        let done = Command::new("kill")
+        let done = command("kill")
             .arg(signal)
             .arg(self.pid().to_string())
             .status();
@@ -283,7 +284,7 @@ pub fn is_missing() -> bool {
     static MISSING: LazyLock<bool> = LazyLock::new(|| {
         let wanted = ["LEASEHOLD_SERVER", "LEASEHOLD_REQUIRE_SERVERS"];
         if wanted.iter().any(|name| std::env::var_os(name).is_some())
-            || Command::new(binary()).arg("--version").output().is_ok()
+            || command(binary()).arg("--version").output().is_ok()
         {
             return false;
         }
@@ -337,7 +338,7 @@ fn spawn(
         [file, rest @ ..] if !file.starts_with("--") => (Some(file), rest),
         _ => (None, arguments),
     };
-    let mut command = Command::new(binary());
+    let mut command = command(binary());
     give_away(folder, &mut command, u32::from(port)).expect("root may");
     let process = command
         .args(file)

@@ -9,14 +9,14 @@
 
 use std::process::Command;
 
-use leasehold_testbed::is_missing;
+use leasehold_testbed::{command, is_missing};
 use parking_lot::Mutex;
 
 /// Each test needs the machine to itself.
 static TURN: Mutex<()> = Mutex::new(());
 
 fn fault_run() -> Command {
-    Command::new(env!("CARGO_BIN_EXE_leasehold-faults"))
+    command(env!("CARGO_BIN_EXE_leasehold-faults"))
 }
 
 fn size(variable: &str, default: usize) -> usize {
@@ -60,7 +60,7 @@ fn some_runs_of_the_matrix_have_no_violations() {
 
 /// A seed from the first digits of the commit. Each commit has its own runs, and always the same ones.
 fn seed_of_the_commit() -> usize {
-    let commit = Command::new("git").args(["rev-parse", "HEAD"]).output();
+    let commit = command("git").args(["rev-parse", "HEAD"]).output();
     let commit = commit.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
     let digits: String = commit.unwrap_or_default().chars().take(7).collect();
     usize::from_str_radix(&digits, 16).unwrap_or(1)
