@@ -85,10 +85,15 @@ mod tests {
 
     /// Tries to connect, and returns the error that must come before anything is sent.
     async fn refusal(url: &str, set: impl FnOnce(ClientBuilder) -> ClientBuilder) -> ConfigError {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        // A client of another test may look for a dead server at 127.0.0.1, whatever its port is now.
+        let own = TcpListener::bind("127.0.0.2:0");
+        let listener = own.or_else(|_| TcpListener::bind("127.0.0.1:0")).unwrap();
         listener.set_nonblocking(true).unwrap();
-        let port = listener.local_addr().unwrap().port().to_string();
-        let builder = set(Client::builder(&url.replace("PORT", &port)));
+        let address = listener.local_addr().unwrap();
+        let url = url.replace("127.0.0.1:PORT", &address.to_string());
+        let builder = set(Client::builder(
+            &url.replace("PORT", &address.port().to_string()),
+        ));
         let refused = builder
             .connect()
             .await

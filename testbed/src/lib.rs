@@ -49,6 +49,7 @@ mod profiles;
 mod process {
     pub(crate) mod command;
     pub mod keeper;
+    pub(crate) mod port;
     pub(crate) mod program;
     pub(crate) mod proxy;
     pub(crate) mod resp;

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use leasehold_testbed::{command, this_program};
 
 use crate::folder;
-use crate::graph::each_source;
+use crate::graph::each_file;
 
 #[test]
 fn only_the_testbed_starts_programs() {
@@ -27,7 +27,7 @@ fn only_the_testbed_starts_programs() {
     // In two parts, so that this file does not contain it.
     let (start, end) = ("Command::", "new(");
     for suite in suites.iter().chain(&more) {
-        each_source(&folder(suite), &mut |path, text| {
+        each_file(&folder(suite), &mut |path, text| {
             files += 1;
             if text.contains(&format!("{start}{end}")) {
                 found.push(path.to_owned());

@@ -6,7 +6,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use super::keeper;
-use super::server::{Port, end, new_folder};
+use super::port::Port;
+use super::server::{end, new_folder};
 use super::waiting::wait_until;
 
 /// It listens on a free loopback port, and is gone when this is dropped.
@@ -23,7 +24,7 @@ impl Program {
         // Another process may take the free port before the program does: then try the next.
         for _ in 0..20 {
             let (port, folder) = (Port::reserve(), new_folder());
-            let mut command = command(port.0, &folder);
+            let mut command = command(port.number(), &folder);
             command.stdout(Stdio::null()).stderr(Stdio::null());
             // Its input ends with this program.
             let process = command.stdin(Stdio::piped()).spawn();
@@ -42,7 +43,7 @@ impl Program {
     }
 
     pub fn address(&self) -> SocketAddr {
-        (Ipv4Addr::LOCALHOST, self.port.0).into()
+        (Ipv4Addr::LOCALHOST, self.port.number()).into()
     }
 
     fn comes_up(&mut self) -> bool {

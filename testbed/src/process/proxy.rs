@@ -10,7 +10,8 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use super::server::{Server, listen};
+use super::port::listen;
+use super::server::Server;
 
 /// A proxy on a free loopback port; it ends when it is dropped.
 #[derive(Debug)]

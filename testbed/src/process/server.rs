@@ -4,20 +4,20 @@
 //! `is_missing` are left out, and say so; if it is set, or `LEASEHOLD_REQUIRE_SERVERS` as by `tests/run`, they fail.
 //! With `LEASEHOLD_PROTOCOL=2`, every server refuses HELLO, so that clients speak RESP2.
 
-use std::collections::BTreeSet;
 use std::fs;
 use std::io::{self, Write as _};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::fs::chown;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::LazyLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::command::command;
 use super::keeper;
+use super::port::Port;
 use super::resp::{Connection, Reply};
 use super::waiting::wait_until;
 
@@ -115,14 +115,14 @@ impl Server {
             };
             let (tls, mut arguments) = (has_tls.then(Port::reserve), arguments.clone());
             if let Some(tls) = &tls {
-                arguments.extend(["--tls-port".to_owned(), tls.0.to_string()]);
+                arguments.extend(["--tls-port".to_owned(), tls.number().to_string()]);
                 let bus = bus
                     .iter()
-                    .flat_map(|bus| ["--cluster-port".to_owned(), bus.0.to_string()]);
+                    .flat_map(|bus| ["--cluster-port".to_owned(), bus.number().to_string()]);
                 arguments.extend(bus);
             }
-            let mut process = spawn(port.0, &arguments, &environment, &folder);
-            if comes_up(&mut process, port.0) {
+            let mut process = spawn(port.number(), &arguments, &environment, &folder);
+            if comes_up(&mut process, port.number()) {
                 let (stands_still, is_dead) = (AtomicBool::new(false), false);
                 return Server {
                     process,
@@ -143,7 +143,7 @@ impl Server {
     }
 
     pub fn port(&self) -> u16 {
-        self.port.0
+        self.port.number()
     }
 
     pub fn address(&self) -> SocketAddr {
@@ -152,7 +152,7 @@ impl Server {
 
     /// Of the bus, if it is a node of a cluster.
     pub fn bus_port(&self) -> Option<u16> {
-        self.bus.as_ref().map(|bus| bus.0)
+        self.bus.as_ref().map(|bus| bus.number())
     }
 
     /// Where it speaks TLS.
@@ -160,7 +160,7 @@ impl Server {
         self.tls
             .as_ref()
             .expect("its arguments have a certificate")
-            .0
+            .number()
     }
 
     /// It was neither paused nor killed.
@@ -248,19 +248,19 @@ impl Server {
         self.kill();
         for _ in 0..20 {
             self.process = spawn(
-                self.port.0,
+                self.port.number(),
                 &self.arguments,
                 &self.environment,
                 &self.folder,
             );
-            if comes_up(&mut self.process, self.port.0) {
+            if comes_up(&mut self.process, self.port.number()) {
                 self.stands_still.store(false, Ordering::SeqCst);
                 self.is_dead = false;
                 return;
             }
             end(&mut self.process);
         }
-        panic!("the server does not restart on port {}", self.port.0);
+        panic!("the server does not restart on port {}", self.port.number());
     }
 
     fn signal(&self, signal: &str) {
@@ -386,73 +386,4 @@ fn answers(port: u16, pid: u32) -> io::Result<bool> {
         .find_map(|line| line.strip_prefix("process_id:"));
     // A server that wants a login does not answer INFO here.
     Ok(!is_loading && name.is_none_or(|name| name == pid.to_string()))
-}
-
-/// Ports of the servers of this process, dead ones included: there a client is to meet nobody else.
-static RESERVED: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
-
-fn reserved() -> MutexGuard<'static, BTreeSet<u16>> {
-    RESERVED.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// How far behind a node's port that of its bus lies.
-const BUS: u16 = 10_000;
-
-/// A port that is a server's, whether that runs or not, until this is dropped.
-#[derive(Debug)]
-pub(super) struct Port(pub(super) u16);
-
-impl Port {
-    pub(super) fn reserve() -> Self {
-        // Those that were passed over are bound until one is found: none of them comes again.
-        let mut passed = Vec::new();
-        loop {
-            let listener = bind();
-            let port = port_of(&listener);
-            if reserved().insert(port) {
-                return Port(port);
-            }
-            passed.push(listener);
-        }
-    }
-
-    /// And its port for the bus, which lies where servers put it that cannot be told (Redis 6.2).
-    fn reserve_with_bus() -> (Self, Option<Self>) {
-        let mut passed = Vec::new();
-        loop {
-            let port = Port::reserve();
-            let bus = port.0.checked_add(BUS);
-            let is_free = |&bus: &u16| TcpListener::bind((Ipv4Addr::LOCALHOST, bus)).is_ok();
-            match bus.filter(is_free).filter(|&bus| reserved().insert(bus)) {
-                Some(bus) => return (port, Some(Port(bus))),
-                None => passed.push(port),
-            }
-        }
-    }
-}
-
-impl Drop for Port {
-    fn drop(&mut self) {
-        reserved().remove(&self.0);
-    }
-}
-
-/// A listener that is at no server's port, not even at a dead one's.
-pub(super) fn listen() -> TcpListener {
-    let mut passed = Vec::new();
-    loop {
-        let listener = bind();
-        if !reserved().contains(&port_of(&listener)) {
-            return listener;
-        }
-        passed.push(listener);
-    }
-}
-
-fn bind() -> TcpListener {
-    TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port")
-}
-
-fn port_of(listener: &TcpListener) -> u16 {
-    listener.local_addr().expect("its address").port()
 }

@@ -1,0 +1,101 @@
+//! Ports that no other test uses, in this process or in another one.
+
+use std::collections::BTreeSet;
+use std::net::{Ipv4Addr, TcpListener};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// A port that belongs to a server, whether that runs or not, until this is dropped. If the server is dead, its clients
+/// must not reach anybody else there: tests name their locks alike.
+#[derive(Debug)]
+pub(crate) struct Port {
+    number: u16,
+    /// Tells other processes that the port is taken. `None` on systems with only one loopback address.
+    _token: Option<TcpListener>,
+}
+
+/// The ports of this process.
+static RESERVED: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
+
+fn reserved() -> MutexGuard<'static, BTreeSet<u16>> {
+    RESERVED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Nobody connects to this address. Who listens here has the port of the same number at 127.0.0.1.
+const TOKENS: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
+
+/// Difference between the ports of a cluster node and of its bus.
+const BUS: u16 = 10_000;
+
+impl Port {
+    pub(super) fn reserve() -> Self {
+        // Those that were passed over are bound until one is found: none of them comes again.
+        let mut passed = Vec::new();
+        loop {
+            let listener = bind();
+            if let Some(port) = Self::take(port_of(&listener)) {
+                return port;
+            }
+            passed.push(listener);
+        }
+    }
+
+    /// And its port for the bus, which lies where servers put it that cannot be told (Redis 6.2).
+    pub(super) fn reserve_with_bus() -> (Self, Option<Self>) {
+        let mut passed = Vec::new();
+        loop {
+            let port = Port::reserve();
+            let bus = port.number.checked_add(BUS);
+            let is_free = |&bus: &u16| TcpListener::bind((Ipv4Addr::LOCALHOST, bus)).is_ok();
+            match bus.filter(is_free).and_then(Self::take) {
+                Some(bus) => return (port, Some(bus)),
+                None => passed.push(port),
+            }
+        }
+    }
+
+    pub(crate) fn number(&self) -> u16 {
+        self.number
+    }
+
+    /// `None` if a test has it, in this process or in another one.
+    fn take(number: u16) -> Option<Self> {
+        let token = match TcpListener::bind((TOKENS, number)) {
+            Ok(token) => Some(token),
+            Err(_) if cfg!(target_os = "linux") => return None,
+            Err(_) => None,
+        };
+        // Not `then_some`: the drop of a port that is not ours would free it.
+        let is_free = reserved().insert(number);
+        is_free.then(|| Port {
+            number,
+            _token: token,
+        })
+    }
+}
+
+impl Drop for Port {
+    fn drop(&mut self) {
+        reserved().remove(&self.number);
+    }
+}
+
+/// A listener that is at no server's port, not even at a dead one's.
+pub(super) fn listen() -> TcpListener {
+    let mut passed = Vec::new();
+    loop {
+        let listener = bind();
+        // Dropped at once: the listener itself keeps the port from now on.
+        if Port::take(port_of(&listener)).is_some() {
+            return listener;
+        }
+        passed.push(listener);
+    }
+}
+
+fn bind() -> TcpListener {
+    TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port")
+}
+
+fn port_of(listener: &TcpListener) -> u16 {
+    listener.local_addr().expect("its address").port()
+}
