@@ -11,6 +11,7 @@ mod metrics_of_a_run;
 mod names;
 mod oldest;
 mod recorded;
+mod renewals;
 mod rules;
 mod spans;
 mod troubleshooting;

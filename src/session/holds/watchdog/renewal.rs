@@ -157,9 +157,10 @@ async fn confirm(
     let is_copied = matches!(timeout_at(limit, copied).await, Ok(Ok(())));
     for of in &renewed {
         if is_copied {
-            count(&holds.calls.counters.renewed);
             of.hold.renewed(sent, of.lease);
             holds.watchdog.arm(&of.hold, None);
+            // Only now, so that who reads the count finds the hold with its longer lease and its next duty.
+            count(&holds.calls.counters.renewed);
             holds.descriptions.say(&of.hold);
         } else {
             postpone(holds, of);
