@@ -340,6 +340,12 @@ impl Hold {
         self.state.lock().guards.count()
     }
 
+    /// Whether the watchdog's table has the hold at its deadline, as it is by the timers of now.
+    pub(crate) fn is_listed_at_deadline(&self) -> bool {
+        let state = self.state.lock();
+        state.due == Some(self.clock.timer(state.deadline.end()))
+    }
+
     /// Replaces the hold's key in the watchdog's table, and returns the old one.
     pub(crate) fn set_due(&self, due: Option<Instant>) -> Option<Instant> {
         std::mem::replace(&mut self.state.lock().due, due)

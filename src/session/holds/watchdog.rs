@@ -163,12 +163,15 @@ impl Watchdog {
         self.table.lock().remove(hold);
     }
 
-    /// The machine was suspended, so every duty is due earlier than it was entered for.
+    /// The machine was suspended, so every duty that was entered before is due earlier. A hold that was listed at its
+    /// deadline since then stays there, because a renewal of it may be in flight. The timers of an earlier renewal are
+    /// late, so it is sent again.
     pub(crate) fn set_timers_again(&self) {
-        let holds = self.holds();
+        let mut holds = self.holds();
         for hold in &holds {
             hold.set_timers_again();
         }
+        holds.retain(|hold| !hold.is_listed_at_deadline());
         self.arm_all(&holds);
     }
 

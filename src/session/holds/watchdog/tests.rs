@@ -1,11 +1,24 @@
-//! Grants in flight while the primary changes.
+//! Grants in flight while the primary changes, and renewals in flight when timers are set again.
 
 use std::time::Duration;
 
-use crate::test_util::{Delay, Faults};
+use tokio::time::sleep;
+
+use crate::test_util::{Delay, Faults, Machine};
 use crate::{EmbeddedRedis, HoldState, Lease};
 
 const ON_ITS_WAY: Duration = Duration::from_millis(100);
+
+fn answer_slowly(redis: &EmbeddedRedis) {
+    let slow = Faults {
+        reply: Delay::fixed(ON_ITS_WAY),
+        ..Faults::default()
+    };
+    redis
+        .links()
+        .iter()
+        .for_each(|link| link.set_faults(slow.clone(), 1));
+}
 
 /// Otherwise nobody would notice before the next renewal, and with a fixed lease nobody at all.
 #[tokio::test(start_paused = true)]
@@ -21,28 +34,44 @@ async fn a_grant_that_was_asked_for_before_the_primary_changed_is_verified() {
             .unlock()
             .await
             .expect("held");
-        let slow = Faults {
-            reply: Delay::fixed(ON_ITS_WAY),
-            ..Faults::default()
-        };
-        redis
-            .links()
-            .iter()
-            .for_each(|link| link.set_faults(slow.clone(), 1));
+        answer_slowly(&redis);
         let lock = client.lock("n");
         let change = async {
-            tokio::time::sleep(ON_ITS_WAY / 2).await;
+            sleep(ON_ITS_WAY / 2).await;
             client.session().holds.watchdog.must_verify(&|_| true);
         };
         let (granted, ()) = tokio::join!(lock.try_lock(ON_ITS_WAY * 9, lease), change);
         let guard = granted.expect("free");
         assert_eq!(guard.state(), HoldState::Uncertain);
-        tokio::time::sleep(ON_ITS_WAY * 3).await;
+        sleep(ON_ITS_WAY * 3).await;
         assert_eq!(
             (guard.state(), client.stats().renewed),
             (HoldState::Held, 1)
         );
         let later = client.lock("later").lock().await.expect("free");
         assert_eq!(later.state(), HoldState::Held);
+    }
+}
+
+/// The timers of a call that was sent before the suspension are late. Those of a later one are not.
+#[tokio::test(start_paused = true)]
+async fn a_renewal_in_flight_is_repeated_only_if_the_machine_was_suspended_meanwhile() {
+    for (suspended, calls) in [(Duration::ZERO, 1), (Duration::from_secs(1), 2)] {
+        let machine = Machine::default();
+        let redis = EmbeddedRedis::new();
+        let builder = redis.builder().machine(&machine);
+        let client = builder.connect().await.expect("connects");
+        let guard = client.lock("n").lock().await.expect("free");
+        answer_slowly(&redis);
+        let before = client.stats().calls;
+        while client.stats().calls == before {
+            sleep(Duration::from_millis(1)).await;
+        }
+        machine.was_suspended(suspended);
+        client.session().holds.watchdog.set_timers_again();
+        sleep(ON_ITS_WAY * 4).await;
+        let stats = client.stats();
+        assert_eq!((stats.calls - before, stats.renewed), (calls, calls));
+        guard.check().expect("held");
     }
 }
