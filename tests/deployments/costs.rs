@@ -27,6 +27,8 @@ const BEGIN: &str =
 const END: &str = "<!-- The end of what is written. -->";
 
 const MASTERS: u16 = 3;
+/// The operations whose cost is counted have lower numbers.
+const NOT_COUNTED: u64 = 1_000;
 /// More than one call can renew.
 const HOLDS: u64 = 1_000;
 
@@ -157,6 +159,18 @@ async fn of_waits(counted: &mut Counted) -> Costs {
         next.await.expect("no panic").unlock().await.expect("held");
     };
     let clients = counted.clients().await;
+    if !matches!(counted.deployment, Deployment::Cluster(_)) {
+        // The waiter's client begins to listen for grants when it waits for the first time. Until it does, no release
+        // gives it the lock.
+        let mut number = NOT_COUNTED;
+        eventually("a waiter is listed", async || {
+            number += 1;
+            let before = counted.counts();
+            handed(counted, &clients, number).await;
+            (counted.counts() - before).listed_waiters() > 0
+        })
+        .await;
+    }
     let cost = counted.cost(clients, handed).await;
     costs.push((HANDED, cost));
     let opened = async |counted: &mut Counted, [opener, waiter]: &[Client; 2], number| {
@@ -235,6 +249,7 @@ async fn of_several(counted: &mut Counted) -> Costs {
     let builder = Client::builder(&url)
         .lease(LONG)
         .safety_poll(NO_POLL)
+        .command_timeout(LIMIT)
         .connect_timeout(LIMIT);
     let client = builder.machine(&machine).connect().await.expect("connects");
     let mut guards = Vec::new();

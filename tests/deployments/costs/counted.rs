@@ -1,12 +1,12 @@
 //! The commands that the masters of a deployment have run, and what operations of clients cost.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::ops::{AddAssign, Sub};
 use std::time::Duration;
 
 use leasehold::{Client, ClientBuilder, Stats};
-use leasehold_testbed::{Connection, Deployment, LIMIT, Server, command_stats, eventually};
+use leasehold_testbed::{Connection, Deployment, LIMIT, Reply, Server, command_stats, eventually};
 
 /// So long that no renewal, poll or election comes in between.
 pub(super) const LONG: Duration = Duration::from_secs(300);
@@ -53,6 +53,12 @@ impl Counts {
 
     pub(super) fn scripts(&self) -> u64 {
         self.of(&["eval", "evalsha"])
+    }
+
+    /// How many waiters of a plain lock were listed. While a lock is only taken, waited for and released, no other script
+    /// calls this command.
+    pub(super) fn listed_waiters(&self) -> u64 {
+        self.of(&["hgetall"])
     }
 
     fn subscriptions(&self) -> u64 {
@@ -131,6 +137,16 @@ impl Counted {
         counts
     }
 
+    /// The channels on which clients listen for what concerns their own holds and waits.
+    fn client_channels(&mut self) -> BTreeSet<String> {
+        let mut channels = BTreeSet::new();
+        for master in &mut self.masters {
+            let heard = master.command(&["PUBSUB", "CHANNELS", "leasehold_client:*"]);
+            channels.extend(heard.expect("an answer").array().iter().map(Reply::text));
+        }
+        channels
+    }
+
     /// The cost of one of several operations after the first, which may have sent its scripts.
     pub(super) async fn cost<const N: usize>(
         &mut self,
@@ -152,15 +168,17 @@ impl Counted {
                 sum(|stats| stats.releases_pending) == 0
             })
             .await;
-            let before: (Counts, u64, u64) = (self.counts(), calls(), passed_over());
+            let beside = (passed_over(), self.client_channels());
+            let before: (Counts, u64) = (self.counts(), calls());
             for _ in 0..TIMES {
                 number += 1;
                 operation(self, &clients, number).await;
             }
-            // If a client stalls for a moment, the clean-up sends calls that do not belong to the
-            // operation.
-            if passed_over() == before.2 {
-                break (self.counts() - before.0, calls() - before.1);
+            let (counts, calls) = (self.counts() - before.0, calls() - before.1);
+            // What is sent beside the operations does not belong to them. If a client stalls for a moment, the clean-up
+            // sends calls. And a client listens to its own channels once it waits, or once a hold of it has lasted.
+            if (passed_over(), self.client_channels()) == beside {
+                break (counts, calls);
             }
         };
         self.sentinels().iter().for_each(Server::resume);
