@@ -47,6 +47,8 @@ pub(crate) async fn a_queue_of_the_dead_expires(bed: Bed) {
     line.die();
     waiter.abort();
     drop(doomed);
+    // Nobody is left who renews the forgotten hold.
+    drop(holder);
     if bed.is_embedded() {
         sleep(Duration::from_secs(25 * 60 * 60)).await;
         nothing_is_left(&bed).await;
