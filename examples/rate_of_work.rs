@@ -31,7 +31,7 @@ async fn main() -> Result<(), Error> {
         .map(|client| client.semaphore(NAME).with_limit(PERMITS));
 
     let jobs = (0..20).map(|job| encode(&encoders[job % 2]));
-    futures::future::try_join_all(jobs).await?;
+    futures_util::future::try_join_all(jobs).await?;
     println!("20 jobs, at most {} at once", PEAK.load(SeqCst));
     assert!(PEAK.load(SeqCst) <= PERMITS);
 

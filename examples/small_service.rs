@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
-use futures::future::{BoxFuture, join_all};
+use futures_util::future::{BoxFuture, join_all};
 use leasehold::{Client, Error, FencedLock, Lease, Lock, LockGuard};
 use parking_lot::Mutex;
 use tokio::task::JoinSet;

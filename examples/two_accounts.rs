@@ -33,7 +33,7 @@ async fn main() -> Result<(), Error> {
         };
         transfer(&branches[number % 2], from, to)
     });
-    futures::future::try_join_all(transfers).await?;
+    futures_util::future::try_join_all(transfers).await?;
     let balances: Vec<_> = ACCOUNTS
         .iter()
         .map(|balance| balance.load(Relaxed))

@@ -156,24 +156,51 @@ fn signals_reach_the_command() {
     assert!(!bed.is_held("job"), "it is released");
 }
 
+/// As by `nohup` in the background of a script. The command cannot take such a signal: a shell may not trap one that was
+/// ignored when it started.
 #[test]
-fn an_ignored_signal_stays_ignored() {
+fn ignored_signals_stay_ignored() {
     let Some(bed) = Testbed::start() else { return };
     let ready = bed.file("ready");
-    // As by `nohup`.
-    let program = env!("CARGO_BIN_EXE_leasehold");
-    let script = format!(
-        "trap '' HUP; exec {program} run job -- sh -c 'echo >{}; read x; exit 5'",
+    let command = format!(
+        "trap 'exit 9' HUP INT; kill -HUP $$; kill -INT $$; echo >{}; read x; exit 5",
         ready.display()
     );
-    let mut shell = command("sh");
-    let shell = shell
-        .args(["-c", &script])
-        .env("LEASEHOLD_URL", bed.server.url());
-    let runner = Runner::start(shell);
+    let runner = ignoring(&bed, &command);
     wait_until("ready", LATE, || ready.exists());
     runner.signal(Signal::SIGHUP);
+    runner.signal(Signal::SIGINT);
     assert_eq!(runner.end().0, 5);
+}
+
+#[test]
+fn ignored_signals_do_not_end_the_wait() {
+    let Some(bed) = Testbed::start() else { return };
+    bed.hold_by_another("job");
+    let runner = ignoring(&bed, "exit 5");
+    until_listening(&bed);
+    runner.signal(Signal::SIGHUP);
+    runner.signal(Signal::SIGINT);
+    bed.server.command(&["DEL", "job"]);
+    bed.server
+        .command(&["PUBLISH", "redisson_lock__channel:{job}", "0"]);
+    assert_eq!(runner.end().0, 5);
+}
+
+/// A runner for which SIGHUP and SIGINT were ignored when it started.
+fn ignoring(bed: &Testbed, script: &str) -> Runner {
+    let mut shell = command("sh");
+    let start = "trap '' HUP INT; exec \"$0\" run job -- sh -c \"$1\"";
+    shell.args(["-c", start, env!("CARGO_BIN_EXE_leasehold"), script]);
+    Runner::start(shell.env("LEASEHOLD_URL", bed.server.url()))
+}
+
+fn until_listening(bed: &Testbed) {
+    wait_until("listening", LATE, || {
+        let channel = "redisson_lock__channel:{job}";
+        let count = bed.server.command(&["PUBSUB", "NUMSUB", channel]);
+        count.array()[1].int() == 1
+    });
 }
 
 #[test]
@@ -183,11 +210,7 @@ fn a_signal_ends_the_wait_and_leaves_nothing() {
     let ran = bed.file("ran");
     for signal in [Signal::SIGTERM, Signal::SIGINT] {
         let runner = bed.run(&["job"], &format!("echo >{}", ran.display()));
-        wait_until("listening", LATE, || {
-            let channel = "redisson_lock__channel:{job}";
-            let count = bed.server.command(&["PUBSUB", "NUMSUB", channel]);
-            count.array()[1].int() == 1
-        });
+        until_listening(&bed);
         runner.signal(signal);
         let (code, told) = runner.end();
         assert_eq!(code, 128 + signal as i32, "{told}");

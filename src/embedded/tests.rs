@@ -152,7 +152,7 @@ async fn a_cut_distinguishes_unknown_from_not_applied() {
     let channel: Arc<str> = Arc::from("ch");
     assert_eq!(client.subscribe(&channel, "k").await, Ok(()));
     let mut under_way = Box::pin(client.call(Lane::Caller, acquire("a")));
-    assert!(futures::poll!(&mut under_way).is_pending());
+    assert!(futures_util::poll!(&mut under_way).is_pending());
     redis.cut();
     assert!(matches!(under_way.await, Err(CallError::Unknown(_))));
     assert!(matches!(

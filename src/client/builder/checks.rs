@@ -121,6 +121,8 @@ impl ClientBuilder {
 
 #[cfg(test)]
 mod tests {
+    use futures_util::FutureExt as _;
+
     use super::*;
     use crate::client::Client;
     use crate::error::Error;
@@ -223,12 +225,17 @@ mod tests {
 
     #[test]
     fn without_a_runtime_connecting_says_so() {
-        let refused = futures::executor::block_on(Client::connect("redis://127.0.0.1:1"));
+        let refused = Client::connect("redis://127.0.0.1:1")
+            .now_or_never()
+            .expect("at once");
         assert_eq!(
             refused.err().map(|error| error.to_string()),
             Some(ConfigError::NoRuntime.to_string())
         );
-        let refused = futures::executor::block_on(builder().connect_in_background());
+        let refused = builder()
+            .connect_in_background()
+            .now_or_never()
+            .expect("at once");
         assert!(matches!(
             refused,
             Err(Error::Config(ConfigError::NoRuntime))

@@ -8,7 +8,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
-use futures::poll;
+use futures_util::poll;
 use tokio::time::{Instant, advance, sleep};
 
 use super::*;

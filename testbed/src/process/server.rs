@@ -152,7 +152,7 @@ impl Server {
 
     /// Of the bus, if it is a node of a cluster.
     pub fn bus_port(&self) -> Option<u16> {
-        self.bus.as_ref().map(|bus| bus.number())
+        self.bus.as_ref().map(Port::number)
     }
 
     /// Where it speaks TLS.

@@ -79,7 +79,7 @@ impl Copy {
     /// Checks that the library compiles, without building it.
     pub(crate) fn check(&self) -> Result<()> {
         let mut cargo = cargo("check");
-        cargo.args(["--lib", "--all-features"]);
+        cargo.args(["--package", "leasehold", "--lib", "--all-features"]);
         let target = self.place.join("check");
         self.seed(&target, "debug")?;
         self.cargo(cargo.arg("--target-dir").arg(&target)).map(drop)
