@@ -4,8 +4,9 @@
 //!
 //! ```text
 //! export CARGO_INCREMENTAL=0
-//! cargo test --all-features --config 'profile.test.package.leasehold.opt-level=1' --test counters             # compares
-//! cargo test --all-features --config 'profile.test.package.leasehold.opt-level=1' --test counters -- write    # writes
+//! optimised="--config profile.test.package.leasehold.opt-level=1 --config profile.test.package.leasehold-tests.opt-level=1"
+//! cargo test --workspace --all-features $optimised --test counters             # compares
+//! cargo test --workspace --all-features $optimised --test counters -- write    # writes
 //! ```
 //!
 //! Neither the speed of the machine nor what runs beside it matters (`operation.rs`). Instructions need valgrind. They
