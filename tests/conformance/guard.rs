@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use leasehold::{Client, ConfigError, Ended, Error, HoldState, Lease, Lock, LossReason};
-use leasehold_testbed::{Bed, assert_lost, eventually, ms, timed, waiting};
+use leasehold_testbed::{Bed, SOON, assert_lost, eventually, ms, timed, waiting};
 use tokio::time::{Instant, sleep};
 
 use crate::for_each_kind::is_sure;
@@ -306,7 +306,7 @@ pub(crate) async fn finished_acquisitions_leave_nothing_behind(bed: Bed) {
         let lock = client.lock(format!("x:{}", round % 7));
         match round % 3 {
             0 => lock.lock().await.unwrap().unlock().await.unwrap(),
-            1 => drop(lock.try_lock(ms(50), Lease::Fixed(ms(5000))).await.unwrap()),
+            1 => drop(lock.try_lock(SOON, Lease::Fixed(SOON)).await.unwrap()),
             _ => {
                 let mut cancelled = Box::pin(lock.lock());
                 for _ in 0..round % 5 {

@@ -1,27 +1,15 @@
 //! Ports that no other test uses, in this process or in another one.
 
-use std::collections::BTreeSet;
-use std::net::{Ipv4Addr, TcpListener};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::net::{Ipv4Addr, TcpListener, UdpSocket};
 
 /// A port that belongs to a server, whether that runs or not, until this is dropped. If the server is dead, its clients
 /// must not reach anybody else there: tests name their locks alike.
 #[derive(Debug)]
 pub(crate) struct Port {
     number: u16,
-    /// Tells other processes that the port is taken. `None` on systems with only one loopback address.
-    _token: Option<TcpListener>,
+    /// Nobody else can bind this socket, in this process or in another one. No server of the tests uses UDP.
+    _token: UdpSocket,
 }
-
-/// The ports of this process.
-static RESERVED: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
-
-fn reserved() -> MutexGuard<'static, BTreeSet<u16>> {
-    RESERVED.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Nobody connects to this address. Who listens here has the port of the same number at 127.0.0.1.
-const TOKENS: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 
 /// Difference between the ports of a cluster node and of its bus.
 const BUS: u16 = 10_000;
@@ -59,23 +47,11 @@ impl Port {
 
     /// `None` if a test has it, in this process or in another one.
     fn take(number: u16) -> Option<Self> {
-        let token = match TcpListener::bind((TOKENS, number)) {
-            Ok(token) => Some(token),
-            Err(_) if cfg!(target_os = "linux") => return None,
-            Err(_) => None,
-        };
-        // Not `then_some`: the drop of a port that is not ours would free it.
-        let is_free = reserved().insert(number);
-        is_free.then(|| Port {
+        let token = UdpSocket::bind((Ipv4Addr::LOCALHOST, number)).ok()?;
+        Some(Port {
             number,
             _token: token,
         })
-    }
-}
-
-impl Drop for Port {
-    fn drop(&mut self) {
-        reserved().remove(&self.number);
     }
 }
 
