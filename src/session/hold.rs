@@ -340,7 +340,7 @@ impl Hold {
         self.state.lock().guards.count()
     }
 
-    /// Whether the watchdog's table has the hold at its deadline, as it is by the timers of now.
+    /// Whether the watchdog lists the hold at its deadline, as the timers are set now.
     pub(crate) fn is_listed_at_deadline(&self) -> bool {
         let state = self.state.lock();
         state.due == Some(self.clock.timer(state.deadline.end()))

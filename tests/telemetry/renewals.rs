@@ -1,4 +1,4 @@
-//! What a recorder finds at the moment when a renewal is counted.
+//! A recorder that looks at the guard when a renewal is counted.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
