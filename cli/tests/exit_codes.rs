@@ -1,7 +1,5 @@
 //! What a runner ends with.
 
-use std::net::TcpListener;
-
 use crate::testbed::{Testbed, assert_output, bare, exit_code, stderr, stdout};
 
 #[test]
@@ -89,10 +87,7 @@ fn bad_usage_is_reported_before_anything_is_sent() {
         );
     }
     // A server that nobody asks: the name and the lease are looked at before.
-    // A client of another test may look for a dead server at 127.0.0.1, whatever its port is now.
-    let own = TcpListener::bind("127.0.0.2:0");
-    let listener = own.or_else(|_| TcpListener::bind("127.0.0.1:0"));
-    let listener = listener.expect("a port");
+    let listener = leasehold_testbed::listen();
     listener.set_nonblocking(true).expect("it can");
     let url = format!("redis://{}", listener.local_addr().expect("bound"));
     for arguments in [

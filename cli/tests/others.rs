@@ -147,7 +147,10 @@ fn locks_of_redisson_are_listed_waited_for_and_broken() {
 fn locks_of_redis_py_are_shown_waited_for_and_broken() {
     let Some(bed) = Testbed::start() else { return };
     let python = project().join("target/peers/bin/python");
-    assert!(python.exists(), "run tests/run once: it installs redis-py");
+    assert!(
+        python.exists(),
+        "run `tests/run peers` once: it installs redis-py"
+    );
     let script = format!(
         "import redis, sys; lock = redis.Redis(port={}).lock('py', timeout=60); \
          assert lock.acquire(blocking=False); print(lock.local.token.decode(), flush=True); sys.stdin.read()",

@@ -86,6 +86,7 @@ pub use kind::{KINDS, Kind};
 pub use outside::{Outside, count_of};
 pub use process::command::{command, this_program};
 pub use process::keeper;
+pub use process::port::listen;
 pub use process::program::Program;
 pub use process::proxy::Proxy;
 pub use process::resp::{Connection, Reply};

