@@ -245,7 +245,7 @@ impl Session {
             subscriptions: holds.subscriptions.live() as u64,
             listeners: holds.subscriptions.listening() as u64,
             local_queues: holds.queues.len() as u64,
-            waiting: holds.queues.waiting() as u64,
+            waiting: (holds.queues.waiting() + holds.in_rounds.waiting()) as u64,
             holds: holds.watchdog.len() as u64,
             releases_pending: holds.cleanups.queued(),
             ..calls.counters.snapshot()

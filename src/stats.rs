@@ -116,7 +116,7 @@ stats! {
         listeners,
         /// Names held or waited for now.
         local_queues,
-        /// Futures that wait for a lock now.
+        /// Futures that wait for a lock now. One that waits for a quorum lock counts for each of its members.
         waiting,
         /// Holds that the watchdog knows now.
         holds,

@@ -4,7 +4,7 @@ use std::process::{Output, Stdio};
 
 use leasehold_testbed::{Certificate, Cluster, Sentinels, Server, Shape, is_missing};
 
-use crate::testbed::{bare, exit_code, stderr, stdout};
+use crate::testbed::{PROGRAM, bare, exit_code, stderr, stdout};
 
 fn output(url: &str, words: &[&str]) -> Output {
     let mut command = bare(words);
@@ -17,13 +17,12 @@ fn output(url: &str, words: &[&str]) -> Output {
 
 /// A run inside a run for each name: the innermost command sees all of these locks. Afterwards there are none.
 fn holds_and_lists(url: &str, options: &[&str], names: &[String]) {
-    let program = env!("CARGO_BIN_EXE_leasehold");
     let mut words = [&["ls"], options].concat();
     for name in names {
         words = [
             &["run", name],
             options,
-            &["--as", "me@here", "--", program],
+            &["--as", "me@here", "--", PROGRAM],
             &words,
         ]
         .concat();
@@ -39,7 +38,7 @@ fn holds_and_lists(url: &str, options: &[&str], names: &[String]) {
 
     for name in names {
         let show = [&["show", name], options].concat();
-        let run = [&["run", name], options, &["--", program], &show].concat();
+        let run = [&["run", name], options, &["--", PROGRAM], &show].concat();
         let shown = stdout(&output(url, &run));
         assert!(shown.contains(&format!("{name} (lock) is held")), "{shown}");
         assert!(
@@ -76,7 +75,7 @@ fn locks_on_a_node_that_announces_an_address_which_nobody_can_use() {
     assert_eq!(exit_code(&unreachable), 122, "{}", stderr(&unreachable));
     // Runs inside use the same map, so it is in the environment.
     let map = format!("10.0.0.1:1={real},127.0.0.1:1={real}");
-    let ls = [env!("CARGO_BIN_EXE_leasehold"), "ls"];
+    let ls = [PROGRAM, "ls"];
     let run = [&["run", "job", "--"], &ls[..]].concat();
     let mut command = bare(&run);
     command

@@ -5,16 +5,16 @@ use std::process::Stdio;
 use leasehold_testbed::wait_until;
 use nix::sys::signal::Signal;
 
-use crate::testbed::{LATE, Testbed, assert_output, await_line, runs, stderr, stdout, text};
-
-const PROGRAM: &str = env!("CARGO_BIN_EXE_leasehold");
+use crate::testbed::{
+    LATE, PROGRAM, Testbed, assert_output, await_line, runs, stderr, stdout, text,
+};
 
 #[test]
 fn an_inner_run_of_the_same_name_runs_at_once() {
     let Some(bed) = Testbed::start() else { return };
     for kind in ["lock", "fair", "fenced", "spin", "string", "write"] {
         let script = format!(
-            "{PROGRAM} run job --kind {kind} --wait 0 -- sh -c 'echo inner $LEASEHOLD_OWNER'; \
+            "\"$L\" run job --kind {kind} --wait 0 -- sh -c 'echo inner $LEASEHOLD_OWNER'; \
              echo outer $LEASEHOLD_OWNER $?"
         );
         let output = bed.output(&["run", "job", "--kind", kind, "--", "sh", "-c", &script]);
@@ -32,10 +32,7 @@ fn an_inner_run_of_the_same_name_runs_at_once() {
 fn an_inner_run_releases_nothing() {
     let Some(bed) = Testbed::start() else { return };
     let file = bed.file("done");
-    let script = format!(
-        "{PROGRAM} run job -- true && echo >{}; read x",
-        file.display()
-    );
+    let script = format!("\"$L\" run job -- true && echo >{}; read x", file.display());
     let runner = bed.run(&["job"], &script);
     await_line(&file);
     assert!(bed.is_held("job"));
@@ -52,10 +49,8 @@ fn an_inner_run_releases_nothing() {
 #[test]
 fn a_run_of_another_name_in_between_changes_nothing() {
     let Some(bed) = Testbed::start() else { return };
-    let script = format!(
-        "{PROGRAM} run b -- {PROGRAM} run a --fenced --wait 0 -- sh -c 'echo $LEASEHOLD_TOKEN'"
-    );
-    let output = bed.output(&["run", "a", "--fenced", "--", "sh", "-c", &script]);
+    let script = r#""$L" run b -- "$L" run a --fenced --wait 0 -- sh -c 'echo $LEASEHOLD_TOKEN'"#;
+    let output = bed.output(&["run", "a", "--fenced", "--", "sh", "-c", script]);
     assert_output(&output, 0, "1\n");
 }
 
@@ -119,7 +114,7 @@ fn the_inner_command_ends_with_the_outer_runner() {
     );
     let runner = bed.run(
         &["job"],
-        &format!("{PROGRAM} run job -- sh -c '{inner}'; exit 0"),
+        &format!("\"$L\" run job -- sh -c '{inner}'; exit 0"),
     );
     let command = await_line(&pid);
     assert!(runs(&command));
@@ -137,7 +132,7 @@ fn the_inner_command_stops_when_the_lock_is_gone_although_it_left_the_group() {
         pid.display()
     );
     let script = format!(
-        "setsid sh -c '{PROGRAM} run job -- sh -c \"$0\"; echo $? >{}' \"$INNER\" >/dev/null 2>&1",
+        "setsid sh -c '\"$L\" run job -- sh -c \"$0\"; echo $? >{}' \"$INNER\" >/dev/null 2>&1",
         code.display()
     );
     let mut outer = bed.leasehold(&["run", "job", "--lease", "3s", "--", "sh", "-c", &script]);

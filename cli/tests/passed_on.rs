@@ -6,7 +6,9 @@ use std::process::Stdio;
 use leasehold_testbed::{command, is_missing, wait_until};
 use nix::sys::signal::Signal;
 
-use crate::testbed::{LATE, Runner, Testbed, await_line, bare, exit_code, stderr, stdout, text};
+use crate::testbed::{
+    LATE, PROGRAM, Runner, Testbed, await_line, bare, exit_code, stderr, stdout, text,
+};
 
 #[test]
 fn standard_input_and_output_are_those_of_the_runner() {
@@ -191,7 +193,7 @@ fn ignored_signals_do_not_end_the_wait() {
 fn ignoring(bed: &Testbed, script: &str) -> Runner {
     let mut shell = command("sh");
     let start = "trap '' HUP INT; exec \"$0\" run job -- sh -c \"$1\"";
-    shell.args(["-c", start, env!("CARGO_BIN_EXE_leasehold"), script]);
+    shell.args(["-c", start, PROGRAM, script]);
     Runner::start(shell.env("LEASEHOLD_URL", bed.server.url()))
 }
 

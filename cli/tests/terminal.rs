@@ -5,9 +5,8 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use crate::pty::Pty;
-use crate::testbed::{LATE, Testbed, await_line, runs, text};
+use crate::testbed::{LATE, PROGRAM, Testbed, await_line, runs, text};
 
-const PROGRAM: &str = env!("CARGO_BIN_EXE_leasehold");
 const CTRL_C: &str = "\u{3}";
 const CTRL_D: &str = "\u{4}";
 const CTRL_Z: &str = "\u{1a}";
@@ -59,11 +58,11 @@ fn keys_that_interrupt_reach_the_command() {
 fn the_shell_has_the_terminal_again() {
     let Some(bed) = Testbed::start() else { return };
     let mut shell = shell(&bed);
-    shell.send("$L run job -- sh -c 'read a; exit 7'; echo code $?.\r");
+    shell.send("\"$L\" run job -- sh -c 'read a; exit 7'; echo code $?.\r");
     wait_until("running", LATE, || bed.is_held("job"));
     shell.send("line\r");
     shell.await_text("code 7.");
-    shell.send("$L run job -- sh -c 'kill -9 $$'; echo code $?.\r");
+    shell.send("\"$L\" run job -- sh -c 'kill -9 $$'; echo code $?.\r");
     shell.await_text("code 137.");
     shell.send("read b; echo \"read $b\".\r");
     shell.send("more\r");
@@ -76,7 +75,7 @@ fn a_pager_behind_it_reads_the_terminal() {
     let mut shell = shell(&bed);
     // As a pager does: keys come from the terminal, not from its input.
     shell.send(
-        "$L run job -- echo in \"\"the pipe | sh -c 'cat; read key </dev/tty; echo key $key.'\r",
+        "\"$L\" run job -- echo in \"\"the pipe | sh -c 'cat; read key </dev/tty; echo key $key.'\r",
     );
     shell.await_text("in the pipe");
     shell.send("q\r");
@@ -88,7 +87,7 @@ fn a_command_in_a_pipe_gets_the_terminal_when_it_asks() {
     let Some(bed) = Testbed::start() else { return };
     let mut shell = shell(&bed);
     shell.send(
-        "echo in\"\"put | $L run job -- sh -c 'cat; read key </dev/tty; echo key $key.' | cat\r",
+        "echo in\"\"put | \"$L\" run job -- sh -c 'cat; read key </dev/tty; echo key $key.' | cat\r",
     );
     shell.await_text("input");
     shell.send("x\r");
@@ -99,7 +98,7 @@ fn a_command_in_a_pipe_gets_the_terminal_when_it_asks() {
 fn a_job_is_suspended_and_continued_as_a_whole() {
     let Some(bed) = Testbed::start() else { return };
     let mut shell = shell(&bed);
-    shell.send("$L run job -- sh -c 'echo is \"\"on; read a; echo a $a.; exit 5'\r");
+    shell.send("\"$L\" run job -- sh -c 'echo is \"\"on; read a; echo a $a.; exit 5'\r");
     shell.await_text("is on");
     shell.send(CTRL_Z);
     shell.await_text("Stopped");
@@ -119,7 +118,7 @@ fn a_job_that_is_suspended_for_longer_than_the_lease_is_ended() {
     let Some(bed) = Testbed::start() else { return };
     let [pid, code, job] = ["pid", "code", "job.sh"].map(|name| bed.file(name));
     let script = format!(
-        "{PROGRAM} run job --lease 2s -- sh -c 'echo $$ >{}; read a'; echo $? >{}",
+        "\"$L\" run job --lease 2s -- sh -c 'echo $$ >{}; read a'; echo $? >{}",
         pid.display(),
         code.display()
     );
@@ -152,7 +151,7 @@ fn in_the_background_it_leaves_the_terminal_alone() {
         ready.display(),
         done.display()
     );
-    shell.send(&format!("$L run job -- sh -c '{script}' &\r"));
+    shell.send(&format!("\"$L\" run job -- sh -c '{script}' &\r"));
     await_line(&ready);
     shell.send("read b; echo \"read $b\".\r");
     shell.send("more\r");

@@ -10,6 +10,7 @@ use leasehold_testbed::{Reply, Server, command, is_missing, wait_until};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
+pub(crate) const PROGRAM: &str = env!("CARGO_BIN_EXE_leasehold");
 /// Far longer than anything takes here.
 pub(crate) const LATE: Duration = Duration::from_secs(60);
 
@@ -71,10 +72,10 @@ impl Testbed {
     }
 }
 
-/// The program without any server.
+/// The program without any server. What it runs knows its path as `$L`.
 pub(crate) fn bare(arguments: &[&str]) -> Command {
-    let mut command = command(env!("CARGO_BIN_EXE_leasehold"));
-    command.args(arguments);
+    let mut command = command(PROGRAM);
+    command.env("L", PROGRAM).args(arguments);
     command
 }
 

@@ -61,19 +61,17 @@ impl HeardBy {
         }
         bed.command(&["HSET", "y", "somebody:1", "1"]);
         let waits = || bed.list(&["LRANGE", "redisson_lock_queue:{y}", "0", "-1"]);
-        for _ in 0..50 {
+        let a_waiter_is_heard = async || {
             let lock = client.fair_lock("y");
             let waiter = tokio::spawn(async move { lock.lock().await });
             eventually("it waits", async || waits().len() == 1).await;
             let is_heard = client_of(&waits()[0]).is_some();
             waiter.abort();
             eventually("it has left", async || waits().is_empty()).await;
-            if is_heard {
-                bed.command(&["DEL", "y"]);
-                return;
-            }
-        }
-        panic!("its client does not listen");
+            is_heard
+        };
+        eventually("its client listens", a_waiter_is_heard).await;
+        bed.command(&["DEL", "y"]);
     }
 }
 

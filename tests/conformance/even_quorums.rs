@@ -124,3 +124,16 @@ pub(crate) async fn spare_members_may_be_lost_and_no_more(bed: Bed) {
         }
     }
 }
+
+/// Between two rounds it has a place in no queue.
+pub(crate) async fn who_waits_for_a_quorum_is_counted(bed: Bed) {
+    let (one, other) = (bed.client().await, bed.client().await);
+    let guard = quorum(&one, 3).lock().await.unwrap();
+    let lock = quorum(&other, 3);
+    let waiter = tokio::spawn(async move { lock.lock().await });
+    eventually("counted", async || other.stats().waiting == 3).await;
+    guard.unlock().await.unwrap();
+    let guard = waiter.await.unwrap().unwrap();
+    assert_eq!(other.stats().waiting, 0);
+    guard.unlock().await.unwrap();
+}

@@ -478,6 +478,7 @@ leasehold_testbed::behaviours! {
     }
     even_quorums {
         more_refusals_than_are_spare_end_the_wait,
+        who_waits_for_a_quorum_is_counted,
         half_of_the_members_are_no_majority,
         spare_members_may_be_lost_and_no_more,
     }

@@ -85,7 +85,7 @@ impl MultiLock {
         options: &Options,
         started: Instant,
     ) -> Result<Vec<LockGuard>, Error> {
-        let (mut answered, mut last, mut waits) = (0, Vec::new(), None);
+        let (mut answered, mut last) = (0, Vec::new());
         let own = self.settings.own();
         let mut own_pause = own.retry_pause.map(GrowingPause::new);
         let mut retries = own.retry_count;
@@ -97,6 +97,8 @@ impl MultiLock {
             }
             let busy = refusals.iter().filter(|refusal| refusal.error.is_timeout());
             let heard = guards.len() + busy.count();
+            // It waits in a queue while it asks, and in none until it asks again.
+            let _waits = self.waiters_in_rounds();
             self.release(guards, options.wait).await;
             // If more servers refuse for good than the majority can spare, it can never be reached.
             let errors = refusals.iter().map(|refusal| &refusal.error);
@@ -121,7 +123,6 @@ impl MultiLock {
                 Some(own) => own.next(),
                 None => PAUSE.mul_f64(0.25 + 0.75 * fastrand::f64()),
             };
-            waits.get_or_insert_with(|| self.waiters_in_rounds());
             // If the end of the wait cuts the pause short, there is one more round.
             pause(span, options.wait).await;
         }

@@ -49,7 +49,7 @@ impl InTheWay {
     }
 }
 
-/// Waiters without a place in a local queue: those of quorum locks, which ask in rounds.
+/// Waiters without a place in a local queue: those of quorum locks, between the rounds in which they ask.
 ///
 /// # Bounds
 ///
@@ -63,7 +63,7 @@ struct Entries {
     next: u64,
 }
 
-/// A waiter that asks in rounds, until this is dropped.
+/// A waiter between two rounds, until this is dropped.
 #[derive(Debug)]
 pub(crate) struct WaiterInRounds<'a> {
     all: &'a InRounds,
@@ -79,6 +79,10 @@ impl InRounds {
         entries.next += 1;
         entries.waiters.insert(id, waiter);
         WaiterInRounds { all: self, id }
+    }
+
+    pub(crate) fn waiting(&self) -> usize {
+        self.0.lock().waiters.len()
     }
 
     fn resources(&self) -> Vec<Arc<Resource>> {
