@@ -21,7 +21,7 @@ const TEMPLATES: &[&str] = &[
     "set K v ex i",
     "set K v xx keepttl",
     "set K v nx get",
-    "set K v px i nx",
+    "set K v px t nx",
     "set A v px t get",
     "incr K",
     "decr K",
@@ -33,7 +33,6 @@ const TEMPLATES: &[&str] = &[
     "pttl A",
     "ttl A",
     "pexpire A t",
-    "pexpire A i",
     "expire A i",
     "pexpireat A i",
     "persist A",
@@ -151,18 +150,25 @@ const SCORES: &[&str] = &[
 const BOUNDS: &[&str] = &[
     "0", "1", "(1", "-inf", "+inf", "inf", "(-inf", "(2", "1.5", "1e3", "x", "(", "", "nan", "-1",
 ];
+/// Milliseconds. No sum of pauses is close to one of them, so both sides agree on what has expired.
 const LEASES: &[&str] = &[
-    "20",
-    "40",
-    "60",
-    "100",
+    "25",
+    "45",
+    "65",
+    "105",
     "5000",
     "30000",
     "60000",
     "0",
     "-1",
     "x",
+    "",
+    "1.0",
+    "1e3",
+    "inf",
     "9223372036854775807",
+    "-9223372036854775808",
+    "9223372036854775808",
 ];
 const PATTERNS: &[&str] = &[
     "*", "h*", "?1", "[kl]*", "[^z]?", "k1", "none", "[a-k]1", "\\h1", "[", "",
@@ -239,9 +245,9 @@ fn argument(part: &Part) -> BoxedStrategy<String> {
         .boxed(),
         "hold" => one_of(HOLDS),
         "ids" => one_of(IDS),
-        name if name.ends_with("_ms") && name.contains("lease") => lease(),
+        name if name.ends_with("_ms") => lease(),
+        "holds" | "count" => mostly(INTEGERS, 4),
         _ if part.text.contains("integer") => mostly(INTEGERS, 4),
-        name if name.ends_with("_ms") || ["holds", "count"].contains(&name) => mostly(INTEGERS, 4),
         _ => prop_oneof![8 => one_of(FIELDS), 1 => one_of(VALUES)].boxed(),
     }
 }
