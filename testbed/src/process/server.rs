@@ -30,7 +30,6 @@ pub struct Server {
     bus: Option<Port>,
     /// With TLS, if the arguments have a certificate.
     tls: Option<Port>,
-    stands_still: AtomicBool,
     is_dead: bool,
     arguments: Vec<String>,
     environment: Vec<(String, String)>,
@@ -123,14 +122,12 @@ impl Server {
             }
             let mut process = spawn(port.number(), &arguments, &environment, &folder);
             if comes_up(&mut process, port.number()) {
-                let (stands_still, is_dead) = (AtomicBool::new(false), false);
                 return Server {
                     process,
                     port,
                     bus,
                     tls,
-                    stands_still,
-                    is_dead,
+                    is_dead: false,
                     arguments,
                     environment,
                     folder,
@@ -165,7 +162,7 @@ impl Server {
 
     /// It was neither paused nor killed.
     pub fn is_up(&self) -> bool {
-        !self.is_dead && !self.stands_still.load(Ordering::SeqCst)
+        !self.is_dead && !self.paused().exists()
     }
 
     /// With the password, if it was given as `--requirepass`.
@@ -225,14 +222,23 @@ impl Server {
 
     /// SIGSTOP: connections stay open, nothing is answered.
     pub fn pause(&self) {
-        self.stands_still.store(true, Ordering::SeqCst);
+        fs::write(self.paused(), "").expect("its folder");
         self.signal("-STOP");
     }
 
     /// SIGCONT.
     pub fn resume(&self) {
         self.signal("-CONT");
-        self.stands_still.store(false, Ordering::SeqCst);
+        self.is_paused_no_more();
+    }
+
+    /// The file that says so. `tests/stress` does not continue such a server.
+    fn paused(&self) -> PathBuf {
+        self.folder.join("paused")
+    }
+
+    fn is_paused_no_more(&self) {
+        drop(fs::remove_file(self.paused()));
     }
 
     /// SIGKILL: all connections break, the port refuses.
@@ -254,7 +260,7 @@ impl Server {
                 &self.folder,
             );
             if comes_up(&mut self.process, self.port.number()) {
-                self.stands_still.store(false, Ordering::SeqCst);
+                self.is_paused_no_more();
                 self.is_dead = false;
                 return;
             }
