@@ -96,5 +96,5 @@ pub use process::waiting::wait_until;
 pub use profiles::PROFILES;
 pub use secure::{Folder, Secure};
 pub use waiting::{
-    LIMIT, SOON, eventually, eventually_within, ms, soon, timed, until_listed, within,
+    LIMIT, SOON, eventually, eventually_within, in_turns, ms, soon, timed, until_listed, within,
 };

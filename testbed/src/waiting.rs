@@ -57,6 +57,11 @@ pub async fn within<T>(limit: Duration, what: &str, future: impl Future<Output =
     done.unwrap_or_else(|_| panic!("not within {limit:?}: {what}"))
 }
 
+/// The outcome of many turns, of which a busy machine makes each one longer. No lease ends it.
+pub async fn in_turns<T>(what: &str, future: impl Future<Output = T>) -> T {
+    within(SOON * 2, what, future).await
+}
+
 /// The outcome of a future that no lease ends, and how long it took.
 pub async fn timed<T>(what: &str, future: impl Future<Output = T>) -> (T, Duration) {
     let start = Instant::now();

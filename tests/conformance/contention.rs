@@ -9,7 +9,7 @@ use leasehold::settings::LocalHandover;
 use leasehold::test_util::{Delay, Faults};
 use leasehold::{Client, Error, Lease, Lock, LossReason};
 use leasehold_testbed::{
-    Bed, Place, assert_free, assert_lost, connected, eventually, ms, timed, waiting,
+    Bed, Place, assert_free, assert_lost, connected, eventually, in_turns, ms, timed, waiting,
 };
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep};
@@ -131,7 +131,7 @@ pub(crate) async fn local_waiters_are_served_in_order(bed: Bed) {
     }
     guard.unlock().await.unwrap();
     for task in tasks {
-        timed("all served", task).await.0.unwrap();
+        in_turns("all served", task).await.unwrap();
     }
     assert_eq!(*served.lock(), (0..20).collect::<Vec<_>>());
     let stats = client.stats();
@@ -318,7 +318,7 @@ pub(crate) async fn many_clients_all_get_it(bed: Bed) {
         }
     }
     for task in tasks {
-        timed("all done", task).await.0.unwrap();
+        in_turns("all done", task).await.unwrap();
     }
     bed.until_gone("x").await;
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold::{Client, Error, Lease, LockGuard, Owner};
-use leasehold_testbed::{Bed, assert_free, eventually, ms, timed, waiting};
+use leasehold_testbed::{Bed, assert_free, eventually, in_turns, ms, timed, waiting};
 use parking_lot::Mutex;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
@@ -82,7 +82,7 @@ pub(crate) async fn waiters_of_all_clients_are_served_in_order(bed: Bed) {
     }
     guard.unlock().await.unwrap();
     for task in tasks {
-        timed("all served", task).await.0.unwrap();
+        in_turns("all served", task).await.unwrap();
     }
     assert_eq!(*served.lock(), (0..12).collect::<Vec<_>>());
     assert!(clients.iter().all(|client| client.stats().handed_over == 0));
@@ -124,7 +124,7 @@ pub(crate) async fn leases_that_end_pass_it_on_in_order(bed: Bed) {
         .await;
     }
     for task in tasks {
-        timed("all served", task).await.0.unwrap();
+        in_turns("all served", task).await.unwrap();
     }
     assert_eq!(*served.lock(), (0..6).collect::<Vec<_>>());
     let took = start.elapsed();
@@ -149,7 +149,7 @@ pub(crate) async fn a_crowd_is_served(bed: Bed) {
     eventually("all in the queue", async || queue(&bed).len() == 100).await;
     guard.unlock().await.unwrap();
     for task in tasks {
-        timed("all served", task).await.0.unwrap().unwrap();
+        in_turns("all served", task).await.unwrap().unwrap();
     }
     nothing_is_left(&bed).await;
 }

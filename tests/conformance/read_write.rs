@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures::FutureExt;
 use futures::future::join_all;
 use leasehold::{Client, Error, HoldState, Lease, LockGuard, Owner};
-use leasehold_testbed::{Bed, eventually, ms, release, take_turn, timed, waiting};
+use leasehold_testbed::{Bed, eventually, in_turns, ms, release, take_turn, timed, waiting};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
@@ -303,7 +303,7 @@ pub(crate) async fn readers_and_writers_mix(bed: Bed) {
         })
         .collect();
     for task in tasks {
-        timed("all done", task).await.0.unwrap();
+        in_turns("all done", task).await.unwrap();
     }
     nothing_is_left(&bed).await;
 }
