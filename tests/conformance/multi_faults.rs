@@ -65,8 +65,9 @@ pub(crate) async fn a_member_lost_during_the_wait_is_taken_again(bed: Bed) {
 
 /// Later refusals or an outage say nothing about an earlier call without a reply.
 pub(crate) async fn a_doubt_of_an_earlier_round_is_reported_at_the_end(bed: Bed) {
+    // The connection must last until it gives back what it has, which takes much less than the limit of a command.
     let (client, line) = FaultyConnection::with(&bed, |builder| {
-        builder.command_timeout(ms(400)).safety_poll(ms(100))
+        builder.command_timeout(ms(2000)).safety_poll(ms(100))
     })
     .await;
     let other = bed.client().await;
