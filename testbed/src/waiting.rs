@@ -57,7 +57,8 @@ pub async fn within<T>(limit: Duration, what: &str, future: impl Future<Output =
     done.unwrap_or_else(|_| panic!("not within {limit:?}: {what}"))
 }
 
-/// The outcome of many turns, of which a busy machine makes each one longer. No lease ends it.
+/// The outcome of a future in which many take turns with a lock. It has twice the time, because each turn takes longer on
+/// a busy machine, but less than a lease of 30 s.
 pub async fn in_turns<T>(what: &str, future: impl Future<Output = T>) -> T {
     within(SOON * 2, what, future).await
 }

@@ -5,9 +5,7 @@ use std::time::Duration;
 
 use leasehold::test_util::{Delay, Faults};
 use leasehold::{EmbeddedRedis, Ended, Error, HoldState, Lease, Lock, LossReason, Owner};
-use leasehold_testbed::{
-    Bed, KINDS, connected, eventually, holds, in_turns, ms, release, timed, waiting,
-};
+use leasehold_testbed::{Bed, KINDS, connected, eventually, holds, ms, release, timed, waiting};
 use tokio::time::{Instant, sleep};
 
 #[tokio::test(start_paused = true)]
@@ -46,7 +44,7 @@ async fn waiters_ride_out_an_outage() {
     redis.heal();
     guard.unlock().await.unwrap();
     for task in tasks {
-        in_turns("all served", task).await.unwrap().unwrap();
+        timed("all served", task).await.0.unwrap().unwrap();
     }
 }
 

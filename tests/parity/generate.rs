@@ -246,8 +246,9 @@ fn argument(part: &Part) -> BoxedStrategy<String> {
         "hold" => one_of(HOLDS),
         "ids" => one_of(IDS),
         name if name.ends_with("_ms") => lease(),
-        "holds" | "count" => mostly(INTEGERS, 4),
-        _ if part.text.contains("integer") => mostly(INTEGERS, 4),
+        name if ["holds", "count"].contains(&name) || part.text.contains("integer") => {
+            mostly(INTEGERS, 4)
+        }
         _ => prop_oneof![8 => one_of(FIELDS), 1 => one_of(VALUES)].boxed(),
     }
 }

@@ -232,7 +232,7 @@ impl Server {
         self.is_paused_no_more();
     }
 
-    /// The file that says so. `tests/stress` does not continue such a server.
+    /// The file that marks a paused server. `tests/stress` does not continue such a server.
     fn paused(&self) -> PathBuf {
         self.folder.join("paused")
     }
