@@ -49,6 +49,9 @@ struct Slot {
     client: Client,
     /// The number of the hold that is trusted.
     hold: Option<u64>,
+    /// The latest end of a lease that a reply has given it, in milliseconds. Two threads may hear two replies, and trust
+    /// the longer lease later.
+    granted_until: u64,
     last_heard: u64,
     last: Option<Moment>,
 }
@@ -58,6 +61,8 @@ struct Call {
     client: Client,
     message: Message,
     field: String,
+    /// The end of the lease that it asks for, in milliseconds.
+    ends: u64,
 }
 
 type Step = Result<(), &'static str>;
@@ -336,6 +341,7 @@ impl Replay {
             Slot {
                 client,
                 hold,
+                granted_until: 0,
                 last_heard,
                 last: None,
             },
@@ -406,13 +412,14 @@ impl Replay {
             number: answer.map_or(NEVER_ANSWERED, |_| 1 + call.1 * 1000 + u64::from(call.0)),
         };
         if answer.is_some() {
-            let field = field.to_owned();
+            let (field, ends) = (field.to_owned(), self.now + u64::from(lease));
             self.calls.insert(
                 call,
                 Call {
                     client,
                     message,
                     field,
+                    ends,
                 },
             );
         }
@@ -427,12 +434,16 @@ impl Replay {
             client,
             message,
             field,
+            ends,
         }) = self.calls.remove(&call)
         else {
             return Ok(());
         };
         if let Some(slot) = self.clients.get_mut(&field) {
             slot.last_heard = self.now;
+            if message.kind != Kind::Release && answer == Answer::Yes {
+                slot.granted_until = slot.granted_until.max(ends);
+            }
         }
         let reply = Some(answer == Answer::Yes);
         let moment = coverage::arrives(self.phase(client), &Message { reply, ..message });
@@ -563,7 +574,7 @@ impl Replay {
             };
         };
         slot.last_heard = self.now;
-        let client = slot.client;
+        let (client, granted_until) = (slot.client, slot.granted_until);
         let is_next = slot.hold.is_some_and(|before| before != hold);
         slot.hold = Some(hold);
         if is_next {
@@ -574,16 +585,17 @@ impl Replay {
             )?;
         }
         let noise = self.model.replays.unwrap_or(0).min(2);
+        let granted = Span::try_from(granted_until.saturating_sub(self.now)).unwrap_or(FOR_EVER);
         self.each(
             "trusted for longer than Redis keeps it, or after its end",
             |_, state| {
                 let process = &mut state.processes[client];
-                let Phase::Holding(kept) = process.phase else {
+                if !matches!(process.phase, Phase::Holding(_)) {
                     // A thread came so late that nothing was left to trust.
                     return (left == 0).then_some(());
-                };
-                process.phase = Phase::Holding(left.min(kept).max(1));
-                (left <= kept + noise).then_some(())
+                }
+                process.phase = Phase::Holding(left.min(granted).max(1));
+                (left <= granted + noise).then_some(())
             },
         )
     }
@@ -742,6 +754,29 @@ mod tests {
         assert_eq!(renewed_at(998_800), None);
         let told = renewed_at(1_000_100).expect("a violation");
         assert!(told.contains("after its end"), "{told}");
+    }
+
+    /// Two threads hear replies to two renewals. The one that heard the longer lease trusts it `until` then, and later.
+    fn trusted_by_two_threads(until: u64) -> Option<String> {
+        let trusted = |until: u64| Said::Trusted {
+            hold: 1,
+            field: "one".to_owned(),
+            until: until * 1_000_000,
+        };
+        let mut history: Vec<_> = call(1, "one", Asked::Acquire, (0, 1)).into();
+        history.push(at(1, trusted(999)));
+        history.extend(call(2, "one", Asked::Renew, (100, 210)));
+        history.extend(call(3, "one", Asked::Renew, (200, 205)));
+        history.push(at(210, trusted(1_099)));
+        history.push(at(211, trusted(until)));
+        judge(history, 5).disallowed()
+    }
+
+    #[test]
+    fn the_longest_lease_of_two_replies_may_be_trusted_last() {
+        assert_eq!(trusted_by_two_threads(1_199), None);
+        let told = trusted_by_two_threads(1_203).expect("a violation");
+        assert!(told.contains("for longer than Redis keeps it"), "{told}");
     }
 
     #[test]
