@@ -12,6 +12,9 @@ use crate::testbed::{
 
 const LEASE: Duration = Duration::from_secs(4);
 
+/// Between SIGTERM and SIGKILL, a shell on a busy machine has time to start a program.
+const TIME_FOR_A_SHELL: [&str; 5] = ["job", "--lease", "9s", "--grace", "4s"];
+
 /// Writes down when it runs, with SIGTERM ignored, and the ids of two of its processes.
 fn stubborn(bed: &Testbed) -> Runner {
     let [times, pids] = ["times", "pids"].map(|name| bed.file(name).display().to_string());
@@ -91,7 +94,7 @@ fn sigterm_comes_first_and_leaves_time_to_end_in_order() {
     let script = format!(
         "trap 'date +%s%N >{done}; exit 0' TERM; echo >{ready}; while :; do sleep 0.01; done"
     );
-    let runner = bed.run(&["job", "--lease", "4s"], &script);
+    let runner = bed.run(&TIME_FOR_A_SHELL, &script);
     await_line(&bed.file("ready"));
     let end = end_of_lease(&bed);
     bed.server.pause();
@@ -112,7 +115,7 @@ fn sigterm_comes_once_and_the_runner_ends_with_its_command() {
     let [ready, terms] = ["ready", "terms"].map(|name| bed.file(name).display().to_string());
     let script =
         format!("trap 'date +%s%N >>{terms}' TERM; echo >{ready}; while :; do sleep 0.002; done");
-    let runner = bed.run(&["job", "--lease", "4s"], &script);
+    let runner = bed.run(&TIME_FOR_A_SHELL, &script);
     await_line(&bed.file("ready"));
     let end = end_of_lease(&bed);
     bed.server.pause();
