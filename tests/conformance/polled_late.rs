@@ -190,6 +190,8 @@ pub(crate) async fn a_time_out_says_that_its_future_was_polled_too_rarely(bed: B
             let wait = lock.try_lock(ms(600), Lease::Renewed);
             match polled_between_work(ms(300), wait).await.0 {
                 Ok(guard) => guard.unlock().await.unwrap(),
+                // Or its last question gets no answer in time.
+                Err(error) if !error.is_timeout() => bed.timed_out(&error),
                 Err(error) => {
                     let passed_over = matches!(
                         error,
