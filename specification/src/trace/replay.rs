@@ -734,13 +734,16 @@ mod tests {
         }
     }
 
-    /// A hold that is trusted until 998.9 ms, and renewed by a reply that its client hears then.
-    fn renewed_at(micros: u64) -> Option<String> {
-        let trusted = |until: u64| Said::Trusted {
+    fn trusted(until_micros: u64) -> Said {
+        Said::Trusted {
             hold: 1,
             field: "one".to_owned(),
-            until: until * 1_000,
-        };
+            until: until_micros * 1_000,
+        }
+    }
+
+    /// A hold that is trusted until 998.9 ms, and renewed by a reply that its client hears then.
+    fn renewed_at(micros: u64) -> Option<String> {
         let mut history: Vec<_> = call(1, "one", Asked::Acquire, (0, 1)).into();
         history.push(at_micros(1_900, trusted(998_900)));
         let [renewal, answer] = call(2, "one", Asked::Renew, (900, 0));
@@ -758,17 +761,12 @@ mod tests {
 
     /// Two threads hear replies to two renewals. The one that heard the longer lease trusts it `until` then, and later.
     fn trusted_by_two_threads(until: u64) -> Option<String> {
-        let trusted = |until: u64| Said::Trusted {
-            hold: 1,
-            field: "one".to_owned(),
-            until: until * 1_000_000,
-        };
         let mut history: Vec<_> = call(1, "one", Asked::Acquire, (0, 1)).into();
-        history.push(at(1, trusted(999)));
+        history.push(at(1, trusted(999_000)));
         history.extend(call(2, "one", Asked::Renew, (100, 210)));
         history.extend(call(3, "one", Asked::Renew, (200, 205)));
-        history.push(at(210, trusted(1_099)));
-        history.push(at(211, trusted(until)));
+        history.push(at(210, trusted(1_099_000)));
+        history.push(at(211, trusted(until * 1_000)));
         judge(history, 5).disallowed()
     }
 
