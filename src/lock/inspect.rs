@@ -90,6 +90,7 @@ impl<G: Guard> Lock<G> {
     ///
     /// If several readers hold it, this is the one with the longest lease.
     /// [`Client::locks`](crate::Client::locks) lists every reader with its own lease.
+    /// For a quorum lock, [`Holder::holds`] is the count that a majority of the members agrees on.
     ///
     /// # Redis cost
     ///

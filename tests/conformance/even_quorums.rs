@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use leasehold::{Client, Error, Lease, Lock, LockGuard};
-use leasehold_testbed::{Bed, eventually, ms, timed};
+use leasehold_testbed::{Bed, eventually, holds, ms, timed};
 
 const LONG: Lease = Lease::Fixed(Duration::from_secs(600));
 const ONCE: Duration = Duration::ZERO;
@@ -136,4 +136,24 @@ pub(crate) async fn who_waits_for_a_quorum_is_counted(bed: Bed) {
     let guard = waiter.await.unwrap().unwrap();
     assert_eq!(other.stats().waiting, 0);
     guard.unlock().await.unwrap();
+}
+
+/// A re-entry may leave out members that it does not need.
+pub(crate) async fn a_majority_says_how_often_it_is_held(bed: Bed) {
+    let client = bed.client().await;
+    let members = names(3);
+    let quorum = Lock::quorum(members.iter().map(|name| client.lock(name)));
+    for (counts, agreed) in [
+        ([1, 2, 2], 2),
+        ([2, 1, 2], 2),
+        ([2, 1, 1], 1),
+        ([0, 1, 2], 1),
+    ] {
+        delete(&bed, &members);
+        for (name, count) in members.iter().zip(counts).filter(|(_, count)| *count > 0) {
+            bed.command(&["HSET", name, "somebody:1", &count.to_string()]);
+            bed.command(&["PEXPIRE", name, "60000"]);
+        }
+        assert_eq!(holds(&quorum).await.unwrap(), agreed, "{counts:?}");
+    }
 }

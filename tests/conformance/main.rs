@@ -481,6 +481,7 @@ leasehold_testbed::behaviours! {
         who_waits_for_a_quorum_is_counted,
         half_of_the_members_are_no_majority,
         spare_members_may_be_lost_and_no_more,
+        a_majority_says_how_often_it_is_held,
     }
     multi_faults {
         a_member_lost_during_the_wait_is_taken_again,

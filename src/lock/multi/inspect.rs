@@ -37,10 +37,17 @@ impl MultiLock {
     pub(crate) async fn holder(&self) -> Result<Option<Holder>, Error> {
         let seen = self.ask_members(Lock::holder).await?;
         let all = seen.len();
-        let mut holders: Vec<_> = seen.into_iter().flatten().collect();
-        Ok(self
-            .is_blocked(holders.len(), all)
-            .then(|| holders.swap_remove(0)))
+        let holders: Vec<_> = seen.into_iter().flatten().collect();
+        if !self.is_blocked(holders.len(), all) {
+            return Ok(None);
+        }
+        // A re-entry may have left out members that it did not need.
+        let mut counts: Vec<_> = holders.iter().map(|holder| holder.holds).collect();
+        counts.sort_unstable_by(|left, right| right.cmp(left));
+        let agreed = counts.into_iter().take(self.required).last();
+        Ok(holders
+            .into_iter()
+            .find(|holder| Some(holder.holds) == agreed))
     }
 
     pub(crate) async fn force_unlock(&self) -> Result<bool, Error> {
