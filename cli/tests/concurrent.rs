@@ -4,6 +4,9 @@ use std::env;
 
 use crate::testbed::{Runner, Testbed, text};
 
+/// So many processes that start at once may be late to connect. These tests are about the lock.
+const PATIENTLY: &str = "--connect-timeout=60s";
+
 /// `LEASEHOLD_RUNNERS` says how many runners there are.
 fn runners() -> usize {
     env::var("LEASEHOLD_RUNNERS")
@@ -31,7 +34,7 @@ fn all_run_one_at_a_time(options: &[&str]) {
 
 #[test]
 fn a_hundred_runners_run_one_at_a_time() {
-    all_run_one_at_a_time(&["job"]);
+    all_run_one_at_a_time(&["job", PATIENTLY]);
 }
 
 #[test]
@@ -47,7 +50,7 @@ fn permits_bound_how_many_run() {
          [ $(ls {inside} | wc -l) -le 2 ] || echo overlap >>{inside}/../overlaps; rm {inside}/$$"
     );
     let started: Vec<_> = (0..8)
-        .map(|_| bed.run(&["job", "--permits", "2"], &script))
+        .map(|_| bed.run(&["job", PATIENTLY, "--permits", "2"], &script))
         .collect();
     for runner in started {
         let (code, told) = runner.end();
