@@ -12,8 +12,10 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::guard::multi::MultiGuard;
 use super::members::set_error_of;
+use super::single::SingleLock;
 use super::{Lock, LockGuard};
 use crate::error::{ConfigError, Error};
+use crate::session::caller::Caller;
 use crate::session::lock_settings::LockSettings;
 use crate::session::options::Options;
 use crate::session::wait::Wait;
@@ -106,7 +108,7 @@ impl MultiLock {
                 async move { multi.take(&options, started).await }
             };
             let limits = (options.wait, options.patience);
-            let timed_out = || self.timed_out(started, &[]);
+            let timed_out = || self.timed_out(started, &self.held_here(started));
             session
                 .attendance
                 .attend_until_over(limits, work, timed_out)
@@ -121,6 +123,26 @@ impl MultiLock {
             self.take_all(options, started).await
         };
         taken.map(|guards| LockGuard::of(MultiGuard::new(self.name.clone(), guards, self.required)))
+    }
+
+    /// The errors of the members that this client holds, for a wait whose last answers nobody has read.
+    fn held_here(&self, started: Instant) -> Vec<Error> {
+        let singles = self.members.iter().flat_map(|member| member.set.singles());
+        let error = |single: &SingleLock| {
+            let resource = single.resource.as_ref().ok()?;
+            let holds = single.handle.holds();
+            let (holder, by_this_task) = holds.held_here(resource, Caller::current())?;
+            Some(Error::Timeout {
+                name: resource.name.clone(),
+                waited: started.elapsed(),
+                no_expiry: false,
+                by_this_client: true,
+                by_this_task,
+                holder: Some(Box::new(holder)),
+                passed_over: 0,
+            })
+        };
+        singles.filter_map(error).collect()
     }
 
     /// The error when the wait ends; `errors` are those of the last round.

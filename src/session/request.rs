@@ -159,22 +159,9 @@ impl Request {
         count(&holds.calls.counters.timed_out);
         let name = self.resource.name.clone();
         let no_expiry = self.no_expiry.load(Relaxed);
-        // Not for permits, which many may hold.
-        let held_here = self
-            .resource
-            .kind
-            .is_lock()
-            .then(|| {
-                holds
-                    .watchdog
-                    .held_under(&self.resource.key, Some(self.caller))
-            })
-            .flatten();
-        let by_this_task = held_here
-            .as_ref()
-            .is_some_and(|hold| hold.taken_by() == Some(self.caller));
-        let holder = held_here.map(|hold| Box::new(holds.holder(&hold)));
-        let by_this_client = holder.is_some();
+        let held_here = holds.held_here(&self.resource, self.caller);
+        let by_this_task = held_here.as_ref().is_some_and(|(_, by_task)| *by_task);
+        let by_this_client = held_here.is_some();
         let waited = self.started.elapsed();
         Error::Timeout {
             name,
@@ -182,7 +169,7 @@ impl Request {
             no_expiry,
             by_this_client,
             by_this_task,
-            holder,
+            holder: held_here.map(|(holder, _)| Box::new(holder)),
             passed_over: 0,
         }
     }

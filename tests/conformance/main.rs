@@ -143,6 +143,7 @@ leasehold_testbed::behaviours! {
         a_rarely_polled_caller_restores_a_hold,
         a_rarely_polled_caller_gets_permits_and_passes_an_open_latch,
         a_time_out_says_that_its_future_was_polled_too_rarely,
+        a_late_time_out_says_whether_its_own_client_is_in_the_way,
         a_late_caller_delays_others_for_at_most_twice_its_lateness,
     }
     reclaim {

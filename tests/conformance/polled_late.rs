@@ -10,7 +10,7 @@ use leasehold::{Error, Lease, Lock};
 use leasehold_testbed::{Bed, eventually, ms};
 use tokio::time::Instant;
 
-use crate::for_each_kind::for_each_kind;
+use crate::for_each_kind::{for_each_exclusive_kind, for_each_kind};
 
 /// The work between two polls.
 const SPANS: [u64; 7] = [30, 60, 90, 150, 250, 400, 3000];
@@ -208,6 +208,30 @@ pub(crate) async fn a_time_out_says_that_its_future_was_polled_too_rarely(bed: B
             }
         }
         panic!("{}: it was had each time", kind.name);
+    })
+    .await;
+}
+
+/// Nobody has read the answers of its last round.
+pub(crate) async fn a_late_time_out_says_whether_its_own_client_is_in_the_way(bed: Bed) {
+    let client = &bed.client().await;
+    for_each_exclusive_kind(async |kind| {
+        let lock = kind.lock(client, kind.name);
+        let guard = lock.lock().await.unwrap();
+        let wait = lock.try_lock(ms(600), Lease::Renewed);
+        let error = polled_between_work(ms(300), wait).await.0.unwrap_err();
+        bed.timed_out(&error);
+        if let Error::Timeout {
+            by_this_client,
+            by_this_task,
+            holder,
+            ..
+        } = &error
+        {
+            let is_told = *by_this_client && *by_this_task && holder.is_some();
+            assert!(is_told, "{}: {error}", kind.name);
+        }
+        guard.unlock().await.unwrap();
     })
     .await;
 }

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use super::Holds;
+use crate::holder::Holder;
 use crate::protocol::resource::Resource;
 use crate::session::caller::Caller;
 use crate::sync::Mutex;
@@ -46,6 +47,16 @@ impl InTheWay {
             }
         }
         self.0 = found;
+    }
+}
+
+impl Holds {
+    /// The hold of this client that an acquisition waits for, and whether the caller has taken it. Permits are held by
+    /// many, so they are in nobody's way.
+    pub(crate) fn held_here(&self, resource: &Resource, caller: Caller) -> Option<(Holder, bool)> {
+        let hold = resource.kind.is_lock();
+        let hold = hold.then(|| self.watchdog.held_under(&resource.key, Some(caller)))??;
+        Some((self.holder(&hold), hold.taken_by() == Some(caller)))
     }
 }
 
