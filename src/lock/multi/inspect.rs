@@ -44,7 +44,7 @@ impl MultiLock {
         // A re-entry may have left out members that it did not need.
         let mut counts: Vec<_> = holders.iter().map(|holder| holder.holds).collect();
         counts.sort_unstable_by(|left, right| right.cmp(left));
-        let agreed = counts.into_iter().take(self.required).last();
+        let agreed = counts.into_iter().take(self.required).next_back();
         Ok(holders
             .into_iter()
             .find(|holder| Some(holder.holds) == agreed))
