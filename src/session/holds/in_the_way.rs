@@ -54,8 +54,9 @@ impl Holds {
     /// The hold of this client that an acquisition waits for, and whether the caller has taken it. Permits are held by
     /// many, so they are in nobody's way.
     pub(crate) fn held_here(&self, resource: &Resource, caller: Caller) -> Option<(Holder, bool)> {
-        let hold = resource.kind.is_lock();
-        let hold = hold.then(|| self.watchdog.held_under(&resource.key, Some(caller)))??;
+        let is_lock = resource.kind.is_lock();
+        let held = is_lock.then(|| self.watchdog.held_under(&resource.key, Some(caller)));
+        let hold = held.flatten()?;
         Some((self.holder(&hold), hold.taken_by() == Some(caller)))
     }
 }
