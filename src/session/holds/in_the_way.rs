@@ -55,8 +55,8 @@ impl Holds {
     /// many, so they are in nobody's way.
     pub(crate) fn held_here(&self, resource: &Resource, caller: Caller) -> Option<(Holder, bool)> {
         let is_lock = resource.kind.is_lock();
-        let held = is_lock.then(|| self.watchdog.held_under(&resource.key, Some(caller)));
-        let hold = held.flatten()?;
+        let found = is_lock.then(|| self.watchdog.held_under(&resource.key, Some(caller)));
+        let hold = found.flatten()?;
         Some((self.holder(&hold), hold.taken_by() == Some(caller)))
     }
 }
