@@ -389,7 +389,10 @@ pub(crate) async fn a_limit_ends_with_its_semaphore(bed: Bed) {
     let semaphore = client.semaphore("s");
     assert!(semaphore.try_set_permits_for(2, longer).await.unwrap());
     let held = Of::Plain.take(&client, 3, 1, None).await.unwrap();
-    assert!((1..=bed.left("s")).contains(&bed.left(LIMIT)));
+    // Before 7.2, Redis reads its clock for each command of a script. It may be stopped between two of them.
+    let stop = if bed.is_embedded() { 0 } else { 1_000 };
+    let latest = bed.left("s") + stop;
+    assert!((1..=latest).contains(&bed.left(LIMIT)));
     held.release().await;
     bed.delete("s");
     bed.delete(LIMIT);
