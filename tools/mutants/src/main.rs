@@ -8,7 +8,7 @@
 //! cargo run -p leasehold-mutants -- check       # every patch applies, has its test, and is in the table
 //! cargo run -p leasehold-mutants -- compile     # the library compiles with every patch
 //! cargo run -p leasehold-mutants -- all         # every fault is found
-//! cargo run -p leasehold-mutants -- some 3      # this many, chosen by the hash of the commit
+//! cargo run -p leasehold-mutants -- some 2      # this many, chosen by the hash of the commit
 //! cargo run -p leasehold-mutants -- since REVISION  # those in files that have changed since then
 //! cargo run -p leasehold-mutants -- one NAME..
 //! cargo run -p leasehold-mutants -- fault-run [NAME..]  # by the published fault run, as it is published
