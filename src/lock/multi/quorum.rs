@@ -89,6 +89,8 @@ impl MultiLock {
         let own = self.settings.own();
         let mut own_pause = own.retry_pause.map(GrowingPause::new);
         let mut retries = own.retry_count;
+        // From its first refusal on, also while it asks again: a look in between must find it.
+        let mut waits = None;
         loop {
             let (guards, refusals) = self.ask_all(options).await;
             let valid = guards.iter().filter(|guard| guard.check().is_ok()).count();
@@ -97,8 +99,7 @@ impl MultiLock {
             }
             let busy = refusals.iter().filter(|refusal| refusal.error.is_timeout());
             let heard = guards.len() + busy.count();
-            // It waits in a queue while it asks, and in none until it asks again.
-            let _waits = self.waiters_in_rounds();
+            waits.get_or_insert_with(|| self.waiters_in_rounds());
             self.release(guards, options.wait).await;
             // If more servers refuse for good than the majority can spare, it can never be reached.
             let errors = refusals.iter().map(|refusal| &refusal.error);
