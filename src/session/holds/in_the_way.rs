@@ -61,7 +61,7 @@ impl Holds {
     }
 }
 
-/// Waiters without a place in a local queue: those of quorum locks, between the rounds in which they ask.
+/// Waiters of quorum locks, from their first refused round on: between two rounds they have no place in a local queue.
 ///
 /// # Bounds
 ///
@@ -75,7 +75,7 @@ struct Entries {
     next: u64,
 }
 
-/// A waiter between two rounds, until this is dropped.
+/// A waiter of a quorum lock, until this is dropped.
 #[derive(Debug)]
 pub(crate) struct WaiterInRounds<'a> {
     all: &'a InRounds,
