@@ -110,12 +110,6 @@ pub(crate) fn is_woken_by_others(reply: &Value) -> bool {
     *reply == Value::Int(-3)
 }
 
-/// Reads a message to a client that is for one of its waiters: the channel of this waiter, and the message.
-pub(crate) fn for_waiter(text: &str) -> Option<(&str, &str)> {
-    let (message, channel) = text.strip_prefix("\0for ")?.split_once(' ')?;
-    Some((channel, message))
-}
-
 /// For how long a release has given the lock to the waiter on whose channel this message came. `None` if the message
 /// only says that it is this waiter's turn.
 pub(crate) fn granted_for(message: &[u8]) -> Option<Duration> {

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use super::keys::KeyName;
+use super::lock::{self, Given};
 use super::{Unexpected, Value};
 use crate::client_id::ClientId;
 
@@ -24,10 +25,30 @@ pub(crate) fn channels(client: ClientId) -> [Arc<str>; 2] {
     [&client[..DIGITS], &client].map(|of| KeyName::Prefixed(CLIENT).of(of))
 }
 
-/// What a message says, if it came on the channel of a client: the key of a hold that was ended,
-/// [who was given a lock](super::lock::given), or a [message to a waiter](super::fair::for_waiter) of a fair lock.
-pub(crate) fn text_to_client<'a>(channel: &str, payload: &'a [u8]) -> Option<&'a str> {
-    is_of_a_client(channel).then(|| str::from_utf8(payload).unwrap_or_default())
+/// A message on the channel of a client. It begins with a word for its kind, and ends with the only part that contains a
+/// name. So a name is never read as anything else, whatever it looks like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ToClient<'a> {
+    /// A release has given a lock to a waiter. With the channel of the lock.
+    Given(&'a str, Given<'a>),
+    /// For a waiter of a fair lock: its channel, and the message.
+    ForWaiter(&'a str, &'a str),
+    /// The key of a hold that was ended.
+    Forced(&'a str),
+}
+
+/// Reads a message on the channel of a client. `None` if this version does not know it.
+pub(crate) fn to_client(payload: &[u8]) -> Option<ToClient<'_>> {
+    let (word, rest) = str::from_utf8(payload).ok()?.split_once(' ')?;
+    match word {
+        "\0granted" => lock::given(rest).map(|(channel, given)| ToClient::Given(channel, given)),
+        "\0for" => {
+            let (message, channel) = rest.split_once(' ')?;
+            Some(ToClient::ForWaiter(channel, message))
+        }
+        "\0forced" => Some(ToClient::Forced(rest)),
+        _ => None,
+    }
 }
 
 /// True for a channel of [`channels`].
@@ -50,5 +71,81 @@ pub(crate) fn forced(reply: Value) -> Result<Forced, Unexpected> {
         Value::Int(0) => Ok(Forced::WasFree),
         Value::Int(-1) => Ok(Forced::HeldByAnother),
         other => Err(Unexpected(other)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn messages_are_read_as_the_scripts_write_them() {
+        let given = Given {
+            field: "uuid:17",
+            question: 3,
+            lease: Duration::from_secs(2),
+        };
+        for (message, meant) in [
+            (
+                "\0granted 3 2000 uuid:17 channel:{a b}",
+                ToClient::Given("channel:{a b}", given),
+            ),
+            (
+                "\0for 60000 channel:{a b}:uuid:17",
+                ToClient::ForWaiter("channel:{a b}:uuid:17", "60000"),
+            ),
+            ("\0forced a b", ToClient::Forced("a b")),
+        ] {
+            assert_eq!(to_client(message.as_bytes()), Some(meant), "{message:?}");
+        }
+    }
+
+    #[test]
+    fn a_name_is_only_ever_a_name() {
+        for name in [
+            "",
+            " ",
+            "x",
+            "a b\nc",
+            "\0granted 3 2000 uuid:17 channel:{x}",
+            "\0for 60000 channel:{x}:uuid:17",
+            "\0forced \0forced x",
+            " \0for 1 x",
+            "\n\0for 1 x",
+            "ü",
+        ] {
+            let message = format!("\0forced {name}");
+            let read = to_client(message.as_bytes());
+            assert_eq!(read, Some(ToClient::Forced(name)), "{name:?}");
+            for before in ["\0granted 3 2000 uuid:17 ", "\0for 60000 "] {
+                let message = format!("{before}{name}");
+                let (ToClient::Given(channel, _) | ToClient::ForWaiter(channel, _)) =
+                    to_client(message.as_bytes()).expect(name)
+                else {
+                    panic!("{message:?}");
+                };
+                assert_eq!(channel, name);
+            }
+        }
+    }
+
+    #[test]
+    fn other_messages_say_nothing() {
+        for message in [
+            "",
+            "x",
+            "granted 3 2 f c",
+            "forced x",
+            "\0granted 3 2 f",
+            "\0granted x 2 f c",
+            "\0for 60000",
+            "\0forced",
+            "\0forcedx y",
+        ] {
+            assert_eq!(to_client(message.as_bytes()), None, "{message:?}");
+        }
+        assert_eq!(to_client(b"\0forced \xff"), None, "no name");
     }
 }

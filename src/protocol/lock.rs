@@ -52,9 +52,10 @@ pub(crate) struct Given<'a> {
     pub(crate) lease: Duration,
 }
 
-/// Reads a message to a client: the channel of the lock, and who has it now. `None` if it is about something else.
-pub(crate) fn given(text: &str) -> Option<(&str, Given<'_>)> {
-    let mut parts = text.strip_prefix("\0granted ")?.splitn(4, ' ');
+/// Reads what follows the word of a [message to a client](super::forced::ToClient): the channel of the lock, and who has
+/// it now.
+pub(super) fn given(text: &str) -> Option<(&str, Given<'_>)> {
+    let mut parts = text.splitn(4, ' ');
     let mut number = || parts.next()?.parse().ok();
     let (question, lease_ms) = (number()?, number()?);
     let (field, channel) = (parts.next()?, parts.next()?);
@@ -107,35 +108,4 @@ fn force_release(resource: &Resource, publish: Publish, owner: Option<&str>) -> 
 
 fn renewal_keys(resource: &Resource, _field: &str) -> Vec<Arc<str>> {
     resource.only_key()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn who_was_given_a_lock_is_read_as_the_script_writes_it() {
-        let given_to = Given {
-            field: "uuid:17",
-            question: 3,
-            lease: Duration::from_secs(2),
-        };
-        assert_eq!(
-            given("\0granted 3 2000 uuid:17 channel:{a b}"),
-            Some(("channel:{a b}", given_to))
-        );
-    }
-
-    #[test]
-    fn other_messages_to_a_client_are_names_of_keys() {
-        for text in [
-            "",
-            "x",
-            "granted 3 2 f c",
-            "\0granted 3 2 f",
-            "\0granted x 2 f c",
-        ] {
-            assert_eq!(given(text), None, "{text:?}");
-        }
-    }
 }

@@ -11,7 +11,8 @@ use super::holds::forced::ClientChannel;
 use super::holds::recent_releases::RecentReleases;
 use super::holds::watchdog::Watchdog;
 use super::subscriptions::Subscriptions;
-use crate::protocol::{fair, forced, lock};
+use crate::protocol::forced::ToClient;
+use crate::protocol::{fair, forced};
 use crate::stats::Counters;
 use crate::telemetry::{self, Telemetry};
 use crate::transport::{Lane, Missed, TransportEvents};
@@ -48,17 +49,18 @@ impl Reported {
 
 impl TransportEvents for Reported {
     fn message(&self, channel: &str, payload: &[u8]) {
-        let Some(text) = forced::text_to_client(channel, payload) else {
+        if !forced::is_of_a_client(channel) {
             let granted = fair::granted_for(payload);
             return self.subscriptions.message(channel, granted);
-        };
-        if let Some((channel, given)) = lock::given(text) {
-            self.subscriptions.given(channel, &given);
-        } else if let Some((channel, message)) = fair::for_waiter(text) {
-            let granted = fair::granted_for(message.as_bytes());
-            self.subscriptions.message(channel, granted);
-        } else {
-            self.watchdog.ask_again(text);
+        }
+        match forced::to_client(payload) {
+            Some(ToClient::Given(channel, given)) => self.subscriptions.given(channel, &given),
+            Some(ToClient::ForWaiter(channel, message)) => {
+                let granted = fair::granted_for(message.as_bytes());
+                self.subscriptions.message(channel, granted);
+            }
+            Some(ToClient::Forced(key)) => self.watchdog.ask_again(key),
+            None => {}
         }
     }
 

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use leasehold::{Client, Ended, Error, HoldState, Lease, Lock, LossReason};
-use leasehold_testbed::{Bed, eventually, ms, timed};
+use leasehold::{Client, Ended, Error, HoldState, Lease, Lock, LockGuard, LossReason};
+use leasehold_testbed::{Bed, KINDS, SOON, eventually, ms, timed, until_listed};
 use tokio::time::sleep;
 
 use crate::for_each_kind::for_each_kind;
@@ -46,7 +46,15 @@ pub(crate) async fn a_message_alone_ends_nothing(bed: Bed) {
     let guard = named.try_lock_now(HOUR).await.unwrap();
     let beside = other.try_lock_now(HOUR).await.unwrap();
     hears(&bed, &client).await;
-    for message in ["x", "z", "", "0"] {
+    for message in [
+        "\0forced x",
+        "\0forced z",
+        "\0forced ",
+        "\0forced",
+        "x",
+        "",
+        "0",
+    ] {
         // As the scripts publish it: to a channel of no slot.
         bed.command(&["PUBLISH", &channel(&client), message]);
     }
@@ -189,4 +197,74 @@ pub(crate) async fn an_owner_that_no_lock_has_is_refused(bed: Bed) {
         assert!(matches!(refused, Err(Error::Config(_))), "{refused:?}");
     }
     guard.unlock().await.unwrap();
+}
+
+/// Names that read like messages which give a lock to a waiter.
+pub(crate) async fn a_name_is_never_read_as_a_grant(bed: Bed) {
+    // There no client hears for its waiters.
+    if bed.is_cluster() {
+        return;
+    }
+    let (holder, third) = (&bed.client().await, &bed.client().await);
+    // Each question would have another number.
+    let client = &bed.client_without_polls().await;
+    let plain = holder.lock("x").lock().await.unwrap();
+    let fair = holder.fair_lock("y").lock().await.unwrap();
+    let listed = || bed.list(&["HGETALL", "x"]).swap_remove(1);
+    let takes = || {
+        let lock = client.lock("x");
+        tokio::spawn(async move { lock.try_lock(SOON, Lease::Renewed).await })
+    };
+    let is_listed = async || listed().matches(';').count() == 3;
+    let mut waiter = until_listed(takes, is_listed).await;
+    let lock = client.fair_lock("y");
+    let mut in_line = tokio::spawn(async move { lock.lock().await });
+    let queued = || bed.list(&["LRANGE", "redisson_lock_queue:{y}", "0", "-1"]);
+    eventually("it waits", async || queued().len() == 1).await;
+    let entry = listed();
+    let mut parts = entry.split(';').nth(2).unwrap().splitn(3, ':');
+    let (question, field) = (parts.next().unwrap(), parts.nth(1).unwrap());
+    let channel = "redisson_lock__channel:";
+    for name in [
+        format!("\0granted {question} 60000 {field} {channel}{{x}}"),
+        format!("\0for 60000 {channel}{{y}}:{}", queued().concat()),
+    ] {
+        let mut told = async |kind: &str, guard: &LockGuard| {
+            tokio::select! {
+                biased;
+                _ = &mut waiter => panic!("it believes the name of a {kind}"),
+                _ = &mut in_line => panic!("it believes the name of a {kind}"),
+                (ended, _) = timed("lost", guard.ended()) => {
+                    assert_eq!(ended, Ended::Lost(LossReason::Gone), "{kind}");
+                }
+            }
+        };
+        for kind in KINDS.iter().filter(|kind| kind.is_single()) {
+            let guard = kind.lock(client, &name).try_lock_now(HOUR).await.unwrap();
+            assert!(kind.lock(third, &name).force_unlock().await.unwrap());
+            told(kind.name, &guard).await;
+        }
+        let jobs = client.semaphore(&*name).with_limit(1);
+        let jobs = jobs.with_lease(Duration::from_secs(3600));
+        let permit = jobs.acquire(1).await.unwrap();
+        let guard = permit.guard().unwrap();
+        let seen = third.semaphore(&*name);
+        assert!(seen.force_release_of(guard.owner()).await.unwrap());
+        told("semaphore", guard).await;
+        bed.command(&["DEL", &name]);
+        let jobs = client.permit_expirable_semaphore(&*name).with_limit(1);
+        let permit = jobs.acquire(1, HOUR).await.unwrap();
+        let seen = third.permit_expirable_semaphore(&*name);
+        seen.release(permit.id()).await.unwrap();
+        told("permit", &permit).await;
+        bed.command(&["DEL", &name]);
+    }
+    plain.check().unwrap();
+    fair.check().unwrap();
+    plain.unlock().await.unwrap();
+    fair.unlock().await.unwrap();
+    for waiter in [waiter, in_line] {
+        let guard = timed("granted", waiter).await.0.unwrap().unwrap();
+        guard.unlock().await.unwrap();
+    }
 }

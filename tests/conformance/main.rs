@@ -252,6 +252,7 @@ leasehold_testbed::behaviours! {
         permits_of_an_owner_come_back,
         a_permit_that_is_released_by_its_id_is_lost_at_once,
         an_owner_that_no_lock_has_is_refused,
+        a_name_is_never_read_as_a_grant,
     }
     suspension {
         a_hold_is_lost_at_once_when_the_suspension_was_longer_than_its_lease,

@@ -8,7 +8,7 @@ local function tell_holders(ids, key)
     local client = string.sub(ids, first, first + UNCHANGED - 1)
     if not told[client] then
       told[client] = true
-      redis.pcall('publish', 'leasehold_client:{' .. client .. '}', key)
+      redis.pcall('publish', 'leasehold_client:{' .. client .. '}', '\0forced ' .. key)
     end
   end
 end

@@ -7,7 +7,7 @@ local function tell_clients(owners, key)
     local client = string.match(owners[i], '^(%x+%-%x+%-%x+%-%x+%-%x+):')
     if client and not told[client] then
       told[client] = true
-      redis.pcall('publish', 'leasehold_client:{' .. client .. '}', key)
+      redis.pcall('publish', 'leasehold_client:{' .. client .. '}', '\0forced ' .. key)
     end
   end
 end
