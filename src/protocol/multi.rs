@@ -17,6 +17,7 @@ static CALLED: [&Script; 4] = [
 macro_rules! calling {
     ($name:literal from $file:literal: $($function:literal = $called:literal)*) => {
         Script::new($name, concat!(
+            include_str!("shared/lease.lua"),
             $("local function ", $function, "(KEYS, ARGV)\n", include_str!($called), "end\n",)*
             include_str!($file),
         ))

@@ -123,9 +123,8 @@ pub(crate) enum Duty {
     None,
 }
 
-/// The lease for a renewal that only checks whether the hold exists. A renewal never shortens a
-/// lease.
-pub(crate) const VERIFICATION: Duration = Duration::from_millis(1);
+/// The lease for a renewal that only checks whether the hold exists. It writes nothing.
+pub(crate) const VERIFICATION: Duration = Duration::ZERO;
 
 impl Hold {
     /// A hold with one guard, granted by a call that was sent at `sent`.

@@ -107,6 +107,15 @@ pub(crate) async fn each_reader_is_listed_with_its_own_lease(bed: Bed) {
         bed.command(&["DEL", &format!("{{rw}}:{THREAD}:rwlock_timeout:{hold}")]);
     }
     assert_eq!(holders(&client.locks("rw").await.unwrap()[0]), expected);
+    // No expiry is the longest one.
+    bed.command(&["PERSIST", &format!("{{rw}}:{THREAD}:rwlock_timeout:2")]);
+    read_by_thread(&bed, 3, seconds(60));
+    for found in &mut expected {
+        if found.0 == THREAD {
+            found.2 = None;
+        }
+    }
+    assert_eq!(holders(&client.locks("rw").await.unwrap()[0]), expected);
     short.unlock().await.unwrap();
     long.unlock().await.unwrap();
 }

@@ -1,11 +1,18 @@
 //! Holds that end without being released, and who learns about it.
 
+use std::time::Duration;
+
 use leasehold::test_util::{Delay, Faults};
 use leasehold::{Ended, HoldState, Lease, LossReason};
-use leasehold_testbed::{Bed, KINDS, On, Place, assert_lost, eventually, ms, task, timed, waiting};
+use leasehold_testbed::{
+    Bed, KINDS, Kind, On, Place, assert_lost, eventually, ms, task, timed, waiting,
+};
 use tokio::time::{Instant, sleep};
 
+use crate::faulty_connection::FaultyConnection;
 use crate::for_each_kind::is_sure;
+
+const HOUR: Duration = Duration::from_secs(3600);
 
 pub(crate) async fn a_fixed_lease_ends_without_a_release(bed: Bed) {
     let (client, rival) = (bed.client().await, bed.client_without_polls().await);
@@ -180,6 +187,75 @@ pub(crate) async fn a_loss_lets_the_next_local_waiter_in(bed: Bed) {
     assert!(took < ms(300) + bed.late(200), "{took:?}");
     next.unwrap().unlock().await.unwrap();
     assert_eq!(guard.state(), HoldState::Lost);
+}
+
+/// Makes all keys of a lock permanent, as an operator does to protect a holder.
+fn persist(bed: &Bed, kind: &Kind) {
+    for key in kind.keys(kind.name) {
+        bed.command(&["PERSIST", &key]);
+    }
+}
+
+fn is_permanent(bed: &Bed, kind: &Kind) -> bool {
+    let keys = kind.keys(kind.name);
+    keys.iter().filter(|key| bed.left(key) == -1).count() >= kind.need()
+}
+
+/// A client that has reconnected verifies its holds, and renews those that it renews anyway.
+pub(crate) async fn a_permanent_key_stays_with_its_holder(bed: Bed) {
+    let other = bed.client().await;
+    for lease in [Lease::Fixed(HOUR), Lease::Renewed] {
+        let (client, line) = FaultyConnection::with(&bed, |builder| builder).await;
+        let mut held = Vec::new();
+        for kind in &KINDS {
+            let guard = kind.lock(&client, kind.name).try_lock_now(lease).await;
+            held.push((kind, guard.unwrap()));
+            persist(&bed, kind);
+        }
+        let before = client.stats().renewed;
+        line.reconnect();
+        eventually("all are verified", async || {
+            let stats = client.stats();
+            stats.renewed - before >= stats.holds
+        })
+        .await;
+        for (kind, guard) in held {
+            let what = kind.name;
+            is_sure(&guard).await;
+            assert!(is_permanent(&bed, kind), "{what}: verified");
+            guard.extend(2 * HOUR).await.unwrap();
+            assert!(is_permanent(&bed, kind), "{what}: extended");
+            if kind.reentrant {
+                let inner = guard.reenter().await.unwrap();
+                assert!(is_permanent(&bed, kind), "{what}: re-entered");
+                inner.unlock().await.unwrap();
+            }
+            let rival = if kind.exclusive {
+                kind.lock(&other, what)
+            } else {
+                other.read_write_lock(what).write().clone()
+            };
+            let refused = rival.try_lock_now(Lease::Renewed).await;
+            assert!(refused.is_err_and(|error| error.is_timeout()), "{what}");
+            guard.unlock().await.unwrap();
+            for key in kind.keys(what) {
+                bed.until_gone(&key).await;
+            }
+        }
+    }
+}
+
+pub(crate) async fn a_permanent_key_is_handed_on_as_it_is(bed: Bed) {
+    let (client, other) = (bed.client().await, bed.client().await);
+    for kind in KINDS.iter().filter(|kind| kind.is_single()) {
+        let guard = kind.lock(&client, kind.name).lock().await.unwrap();
+        persist(&bed, kind);
+        let text = guard.hand_on().unwrap();
+        let guard = kind.lock(&other, kind.name).restore(&text).await.unwrap();
+        assert!(is_permanent(&bed, kind), "{}", kind.name);
+        guard.unlock().await.unwrap();
+        assert!(!bed.exists(kind.name), "{}", kind.name);
+    }
 }
 
 /// The request for a renewal arrives when the lease is over and somebody else has the lock. Only the engine has such

@@ -229,6 +229,8 @@ leasehold_testbed::behaviours! {
         a_late_unlock_touches_nobody,
         a_key_of_another_type_is_a_loss,
         a_loss_lets_the_next_local_waiter_in,
+        a_permanent_key_stays_with_its_holder,
+        a_permanent_key_is_handed_on_as_it_is,
     }
     deadlocks {
         two_processes_are_named_with_both_purposes,
@@ -409,6 +411,7 @@ leasehold_testbed::behaviours! {
         a_long_lease_goes_with_its_reader,
         the_last_one_alive_frees_the_lock_among_dead_ones,
         dead_ones_leave_while_others_go_on_reading,
+        a_reader_whose_keys_are_permanent_is_alive,
     }
     both_sides {
         a_read_inside_a_write_comes_and_goes,
@@ -675,6 +678,7 @@ leasehold_testbed::behaviours! {
         a_holder_shows_its_name_and_purpose,
         a_client_that_describes_its_holds_needs_no_purpose,
         a_description_lasts_as_long_as_the_renewals,
+        a_permanent_lock_is_described,
         a_hold_that_was_handed_over_has_its_own_purpose,
         many_readers_are_described_separately,
         a_time_out_with_a_purpose_says_who_is_in_the_way,

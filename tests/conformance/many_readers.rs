@@ -106,3 +106,25 @@ pub(crate) async fn dead_ones_leave_while_others_go_on_reading(bed: Bed) {
     living.unlock().await.unwrap();
     nothing_is_left(&bed).await;
 }
+
+/// Both of its keys, as an operator protects it. Releases of others take it for dead neither way.
+pub(crate) async fn a_reader_whose_keys_are_permanent_is_alive(bed: Bed) {
+    let (client, other) = (bed.client().await, bed.client().await);
+    let lease = Lease::Fixed(Duration::from_secs(3600));
+    let reader = read(&client, lease).await.unwrap();
+    let [own] = <[String; 1]>::try_from(lives(&bed)).expect("one reader");
+    for key in ["x", &own] {
+        bed.command(&["PERSIST", key]);
+    }
+    let beside = read(&other, lease).await.unwrap();
+    assert_eq!(bed.left("x"), -1, "another one came");
+    beside.unlock().await.unwrap();
+    assert_eq!((bed.left("x"), bed.left(&own)), (-1, -1), "it has left");
+    let writes = other.read_write_lock("x");
+    let refused = writes.write().try_lock_now(Lease::Renewed).await;
+    assert!(refused.is_err_and(|error| error.is_timeout()));
+    reader.extend(Duration::from_secs(7200)).await.unwrap();
+    assert_eq!((bed.left("x"), bed.left(&own)), (-1, -1), "extended");
+    reader.unlock().await.unwrap();
+    nothing_is_left(&bed).await;
+}

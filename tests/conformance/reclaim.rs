@@ -60,6 +60,27 @@ async fn a_hold_outlives_a_failover_that_has_lost_it() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_permanent_key_is_brought_as_it_is() {
+    let redis = EmbeddedRedis::new();
+    let client = client(&redis).await;
+    let lock = client.lock("x");
+    let guard = lock.try_lock_now(Lease::Fixed(ms(20_000))).await.unwrap();
+    redis.command(&["PERSIST", "x"]).unwrap();
+    redis.fail_over();
+    eventually("its primary is the second one", async || {
+        redis
+            .command(&["HGET", "leasehold_reclaim", "number"])
+            .unwrap()
+            == Reply::Bulk(b"2".to_vec())
+    })
+    .await;
+    eventually("certain", async || guard.state() == HoldState::Held).await;
+    assert_eq!(redis.command(&["PTTL", "x"]).unwrap(), Reply::Int(-1));
+    guard.unlock().await.unwrap();
+    assert!(!exists(&redis, "x"));
+}
+
+#[tokio::test(start_paused = true)]
 async fn new_owners_are_let_in_as_soon_as_all_have_come() {
     let redis = EmbeddedRedis::new();
     let clients = [

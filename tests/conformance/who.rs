@@ -114,6 +114,18 @@ pub(crate) async fn a_description_lasts_as_long_as_the_renewals(bed: Bed) {
     bed.until_gone(&key("x")).await;
 }
 
+pub(crate) async fn a_permanent_lock_is_described(bed: Bed) {
+    let teller = bed.client_with_lease(bed.lease(300)).await;
+    let lock = teller.lock("x");
+    let guard = lock.acquire().purpose("long").await.unwrap();
+    purpose(&lock, Some("long")).await;
+    bed.command(&["PERSIST", "x"]);
+    bed.command(&["DEL", &key("x")]);
+    purpose(&lock, Some("long")).await;
+    assert!(bed.left(&key("x")) > 0, "it is forgotten some day");
+    guard.unlock().await.unwrap();
+}
+
 pub(crate) async fn a_hold_that_was_handed_over_has_its_own_purpose(bed: Bed) {
     let client = bed.client_with_long_streaks().await;
     let lock = client.lock("x");

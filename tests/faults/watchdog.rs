@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use leasehold::{
-    Client, Error, ExpirablePermit, HoldState, Lease, LockGuard, LossReason, SemaphorePermit,
+    Client, Error, ExpirablePermit, HoldState, Lease, LockGuard, LossReason, SemaphorePermit, Stats,
 };
 use leasehold_testbed::{
     Borrowed, KINDS, Outside, Proxy, Server, assert_lost, connected, eventually_within, lost, ms,
-    within,
+    until_stats, within,
 };
 
 use crate::testbed::{
@@ -276,6 +276,37 @@ fn after_a_reconnect_all_holds_are_verified_at_once() {
                 assert_eq!(guard.state(), HoldState::Held, "{kind} in round {round}");
             }
             kept.release().await;
+        }
+        at_rest(&client, LIMIT).await;
+    });
+}
+
+/// Only reads, so it can shorten no lease. A server that takes no writes answers all the same.
+#[test]
+fn a_fixed_lease_is_verified_without_a_write() {
+    alone(LIMIT, async {
+        let server = Server::start();
+        let client = connected(brisk(&server.url())).await;
+        let mut outside = Outside::of(&server);
+        let lease = Lease::Fixed(ms(3_600_000));
+        let jobs = client.permit_expirable_semaphore("jobs").with_limit(2);
+        let permit = jobs.acquire(2, lease).await.expect("there are enough");
+        let mut guards = Vec::new();
+        for kind in &KINDS {
+            let guard = kind.lock(&client, kind.name).try_lock_now(lease).await;
+            guards.push((kind.name, guard.expect("free")));
+        }
+        outside.command(&["CONFIG", "SET", "min-replicas-to-write", "1"]);
+        outside.reset_stats();
+        outside.command(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
+        let all = |stats: &Stats| stats.renewed >= stats.holds;
+        until_stats(&client, LIMIT, "all are verified", all).await;
+        assert_eq!(outside.calls("pexpire") + outside.calls("zadd"), 0);
+        outside.command(&["CONFIG", "SET", "min-replicas-to-write", "0"]);
+        permit.release().await.expect("held");
+        for (kind, guard) in guards {
+            assert_eq!(guard.state(), HoldState::Held, "{kind}");
+            guard.unlock().await.expect("held");
         }
         at_rest(&client, LIMIT).await;
     });

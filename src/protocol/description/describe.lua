@@ -15,10 +15,12 @@ local function holds(lock, form, owner)
   end
   return form == 'string' and redis.call('get', lock) == owner
 end
--- The longest lease. Each hold of a semaphore has its own.
+-- The longest lease. Each hold of a semaphore has its own. While a key has no expiry, each description lasts for a day.
+local DAY_MS = 86400000
 local function lease_of(lock, form, now)
   if form ~= 'zset' then
-    return redis.call('pttl', lock)
+    local left_ms = redis.call('pttl', lock)
+    return left_ms == -1 and DAY_MS or left_ms
   end
   local last = redis.call('zrange', lock, -1, -1, 'withscores')
   return tonumber(last[2]) - now

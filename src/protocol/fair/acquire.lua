@@ -53,7 +53,8 @@ local holder = redis.call('hgetall', lock)
 for i = 1, #holder, 2 do
   if holder[i] == owner then
     -- Writes even if the lease is as long, so that who waits for copies waits for one of the grant.
-    if redis.call('pttl', lock) <= lease_ms then
+    local left_ms = redis.call('pttl', lock)
+    if left_ms ~= -1 and left_ms <= lease_ms then
       redis.call('pexpire', lock, lease_ms)
     end
     return nil

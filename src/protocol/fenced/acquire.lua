@@ -20,7 +20,5 @@ end
 if redis.call('hexists', key, owner) == 0 then
   return left_ms
 end
-if left_ms < lease_ms then
-  redis.call('pexpire', key, lease_ms)
-end
+lengthen(key, lease_ms)
 return { redis.call('get', counter) }

@@ -1,4 +1,4 @@
--- fenced_take_over: passes a hold to another owner, with a new token.
+-- fenced_take_over: passes a hold to another owner, with a new token. A key without an expiry gets none.
 -- KEYS[1]  hash      owner field -> holds
 -- KEYS[2]  string    the last token
 -- ARGV[1]  from      field name of the hold that ends
@@ -17,7 +17,9 @@ if redis.call('hexists', key, from) == 0 then
   return nil
 end
 redis.call('incr', counter)
-redis.call('hdel', key, from)
 redis.call('hset', key, owner, 1)
-redis.call('pexpire', key, lease_ms)
+redis.call('hdel', key, from)
+if redis.call('pttl', key) ~= -1 then
+  redis.call('pexpire', key, lease_ms)
+end
 return { redis.call('get', counter) }

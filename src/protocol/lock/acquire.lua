@@ -18,7 +18,7 @@ if left_ms == -2 then
 end
 if redis.call('hexists', key, owner) == 1 then
   -- Writes even if the lease is as long, so that who waits for copies waits for one of the grant.
-  if left_ms <= lease_ms then
+  if left_ms ~= -1 and left_ms <= lease_ms then
     redis.call('pexpire', key, lease_ms)
   end
   return nil

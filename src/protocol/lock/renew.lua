@@ -1,6 +1,6 @@
 -- lock_renew: renews holds whose field still exists.
 -- KEYS[1..n]  hash      owner field -> holds; for a read/write lock also its mode
--- ARGV[1]     lease_ms  integer > 0
+-- ARGV[1]     lease_ms  integer; 0 only asks, and writes nothing
 -- ARGV[i+1]   owner     field name in KEYS[i]
 -- Returns     array: how many are there, and the number i of each that is gone
 -- Idempotent. A lost lock is never resurrected. No lease is shortened, because it may have been

@@ -1,4 +1,4 @@
--- lock_take_over: passes a hold to another owner, with a new lease.
+-- lock_take_over: passes a hold to another owner, with a new lease. A key without an expiry gets none.
 -- KEYS[1]  hash      owner field -> holds
 -- ARGV[1]  from      field name of the hold that ends
 -- ARGV[2]  owner     field name of the new hold, never used before
@@ -11,7 +11,9 @@ local key, from, owner, lease_ms = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3])
 local value = redis.call('hget', key, from)
 if value then
   -- First, because a full server refuses HSET until the script has written something.
-  redis.call('pexpire', key, lease_ms)
+  if redis.call('pttl', key) ~= -1 then
+    redis.call('pexpire', key, lease_ms)
+  end
   redis.call('hset', key, owner, (string.gsub(value, '^%d+', '1')))
   redis.call('hdel', key, from)
   return 1

@@ -1,6 +1,6 @@
 -- permit_renew: renews the permits of each holder that still has all of its permits.
 -- KEYS[1..n]  zset      id -> epoch ms until which it is held
--- ARGV[1]     lease_ms  integer > 0
+-- ARGV[1]     lease_ms  integer; 0 only asks, and writes nothing
 -- ARGV[i+1]   ids       ids in KEYS[i], 32 hex digits each
 -- Returns     array: how many have all of theirs, and the number i of each that has not
 -- Idempotent. A lost permit is never resurrected, and no lease is shortened.
@@ -15,9 +15,9 @@ for i, held in ipairs(KEYS) do
     later[n] = kept_until < until_ms
   end
   if has_all then
-    let_writes_through(held)
     for n, id in ipairs(ids) do
       if later[n] then
+        let_writes_through(held)
         redis.call('zadd', held, string.format('%.0f', until_ms), id)
       end
     end

@@ -22,10 +22,10 @@ elseif mode ~= 'read' and redis.call('hexists', key, owner) == 0 then
   end
 end
 redis.call('hset', key, owner, 1)
-if redis.call('pttl', lives) < lease_ms then
+if is_shorter(redis.call('pttl', lives), lease_ms) then
   redis.call('set', lives, 1, 'px', lease_ms)
 end
-if left_ms < lease_ms then
+if is_shorter(left_ms, lease_ms) then
   redis.call('pexpire', key, lease_ms)
 end
 return nil

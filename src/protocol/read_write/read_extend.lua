@@ -10,7 +10,7 @@ if redis.call('hexists', KEYS[1], ARGV[1]) == 0 then
   return nil
 end
 local lease_ms = tonumber(ARGV[2])
-if redis.call('pttl', KEYS[2]) < lease_ms then
+if is_shorter(redis.call('pttl', KEYS[2]), lease_ms) then
   redis.call('set', KEYS[2], 1, 'px', lease_ms)
 end
 lengthen(KEYS[1], lease_ms)

@@ -8,14 +8,15 @@ local MOST_HOLDS = 10000
 local FEW, SOME = 16, 8
 
 -- Some servers refuse keys that the caller has not declared. A reader whose lifetime cannot be read counts as alive.
--- Its keys are in the reply, so that read_tidy can declare them, but not more than MOST_ASKED in one reply.
+-- Its keys are in the reply, so that read_tidy can declare them, but not more than MOST_ASKED in one reply. A key without
+-- an expiry counts as alive, too.
 local UNKNOWN_MS, MOST_ASKED = math.huge, 64
 local unread = {}
 
 local function lifetime_ms(lives)
   local left_ms = redis.pcall('pttl', lives)
   if type(left_ms) == 'number' then
-    return left_ms
+    return left_ms == -1 and UNKNOWN_MS or left_ms
   end
   if #unread < MOST_ASKED then
     unread[#unread + 1] = lives

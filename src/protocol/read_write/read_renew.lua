@@ -1,7 +1,7 @@
 -- read_renew: renews read holds whose field still exists.
 -- KEYS[2i-1]  hash      mode -> read or write; owner field -> holds
 -- KEYS[2i]    string    expires with the i-th hold
--- ARGV[1]     lease_ms  integer > 0
+-- ARGV[1]     lease_ms  integer; 0 only asks, and writes nothing
 -- ARGV[i+1]   owner     field name in KEYS[2i-1]
 -- Returns     array: how many are there, and the number i of each that is gone
 -- Idempotent. After Redisson ReadLockTask. No lease is shortened: neither that of another hold, nor
@@ -11,7 +11,7 @@ for i = 1, #KEYS / 2 do
   local key, own_key = KEYS[2 * i - 1], KEYS[2 * i]
   if redis.call('hexists', key, ARGV[i + 1]) == 1 then
     -- A full server accepts PEXPIRE, and after that SET as well.
-    if redis.call('pttl', own_key) < lease_ms
+    if is_shorter(redis.call('pttl', own_key), lease_ms)
       and redis.call('pexpire', own_key, lease_ms) == 0 then
       redis.call('set', own_key, 1, 'px', lease_ms)
     end

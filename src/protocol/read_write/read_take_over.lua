@@ -16,7 +16,7 @@ if redis.call('hexists', key, owner) == 0 then
   redis.call('del', KEYS[2])
   redis.call('hset', key, owner, 1)
 end
-if redis.call('pttl', KEYS[3]) < lease_ms then
+if is_shorter(redis.call('pttl', KEYS[3]), lease_ms) then
   redis.call('set', KEYS[3], 1, 'px', lease_ms)
 end
 lengthen(key, lease_ms)

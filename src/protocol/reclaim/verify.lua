@@ -41,7 +41,9 @@ for i = 2, #KEYS do
       end
     end
     redis.call('hset', KEYS[i], owner, holds)
-    redis.call('pexpire', KEYS[i], math.max(left_ms, lease_ms))
+    if left_ms ~= -1 then
+      redis.call('pexpire', KEYS[i], math.max(left_ms, lease_ms))
+    end
     redis.call('hset', registrations, 'brought:' .. owner, 1)
   end
 end

@@ -52,7 +52,7 @@ local function queue_of(name)
 end
 -- The keys of readers' leases that a server refuses to read, because they are not declared.
 local unread, UNKNOWN_MS = {}, math.huge
--- The longest lease of the nested read holds of one owner in ms, -2 if there is none. More holds
+-- The longest lease of the nested read holds of one owner in ms, -1 if one has no expiry, -2 if there is none. More holds
 -- than any reader has are not counted to the end.
 local function longest_read(name, owner, holds)
   local lives = tagged(name) .. ':' .. owner .. ':rwlock_timeout:'
@@ -65,6 +65,9 @@ local function longest_read(name, owner, holds)
     if type(left_ms) ~= 'number' then
       unread[#unread + 1] = lives .. hold
       left_ms = UNKNOWN_MS
+    end
+    if left_ms == -1 then
+      return left_ms
     end
     longest_ms = math.max(longest_ms, left_ms)
   end

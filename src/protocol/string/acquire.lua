@@ -12,11 +12,8 @@ if not held then
   redis.call('set', key, owner, 'px', lease_ms)
   return nil
 end
-local left_ms = redis.call('pttl', key)
 if held ~= owner then
-  return left_ms
+  return redis.call('pttl', key)
 end
-if left_ms < lease_ms then
-  redis.call('pexpire', key, lease_ms)
-end
+lengthen(key, lease_ms)
 return nil

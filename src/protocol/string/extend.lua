@@ -4,11 +4,9 @@
 -- ARGV[2]  lease_ms  integer > 0
 -- Returns  1         held
 --          nil       the hold is gone
--- Idempotent. The lease is never shortened. A key without expiry gets one, because its owner asked
--- for it.
+-- Idempotent. The lease is never shortened.
 if redis.call('get', KEYS[1]) ~= ARGV[1] then
   return nil
 end
-local lease_ms = tonumber(ARGV[2])
-lengthen(KEYS[1], lease_ms)
+lengthen(KEYS[1], ARGV[2])
 return 1

@@ -1,6 +1,6 @@
 -- string_renew: renews holds whose token is still there.
 -- KEYS[1..n]  string    the owner's token
--- ARGV[1]     lease_ms  integer > 0
+-- ARGV[1]     lease_ms  integer; 0 only asks, and writes nothing
 -- ARGV[i+1]   owner     token in KEYS[i]
 -- Returns     array: how many are there, and the number i of each that is gone
 -- Idempotent. A lost lock is never resurrected. No lease is shortened, because it may have been
