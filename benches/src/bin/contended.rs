@@ -1,0 +1,30 @@
+//! What one contended lock costs the server.
+//!
+//! ```text
+//! cargo run --release -p leasehold-bench --bin contended -- lost-queue 500 2000 5000
+//! ```
+//!
+//! It starts servers of its own, and prints a table.
+
+#[path = "contended/lost_queue.rs"]
+mod lost_queue;
+#[path = "contended/server_cost.rs"]
+mod server_cost;
+
+type Failure = Box<dyn std::error::Error + Send + Sync>;
+
+#[tokio::main]
+async fn main() -> Result<(), Failure> {
+    let arguments: Vec<_> = std::env::args().skip(1).collect();
+    let Some((what, numbers)) = arguments.split_first() else {
+        return Err("expected: lost-queue NUMBER..".into());
+    };
+    let numbers: Vec<usize> = numbers
+        .iter()
+        .map(|number| number.parse())
+        .collect::<Result<_, _>>()?;
+    match what.as_str() {
+        "lost-queue" => lost_queue::table(&numbers).await,
+        other => Err(format!("nothing is measured by the name {other}").into()),
+    }
+}
