@@ -38,6 +38,8 @@ pub(crate) struct AcquireArgs<'a> {
     /// The total number of permits that the acquisition declares.
     pub(crate) limit: Option<u32>,
     pub(crate) queueing: Queueing,
+    /// Waiters of this client behind which a place at the front is, the last one first.
+    pub(crate) behind: &'a [Arc<str>],
     /// How long a place in the queue lasts without a heartbeat, and a lease that a release begins.
     pub(crate) claim: Duration,
     /// The write hold under which a read hold is taken.

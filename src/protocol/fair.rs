@@ -33,6 +33,9 @@ pub(super) static CALLS: Calls = Calls {
 const HEARD_BY_OWNER: u64 = 4_000_000_000_000_000_000;
 const HEARD_BY_CLIENT: u64 = 5_000_000_000_000_000_000;
 
+/// A waiter that goes back to the front names so many waiters of its client, or all that came before it.
+pub(crate) const NAMED: usize = 8;
+
 fn field(of: NewField<'_>) -> String {
     let first = match of.heard_by {
         HeardBy::Owner => HEARD_BY_OWNER,
@@ -51,10 +54,12 @@ fn acquire(resource: &Resource, publish: Publish, args: &AcquireArgs<'_>) -> Cal
         Queueing::Keep => 4,
     };
     let place = vec![ms(args.claim), Arg::Int(queueing)];
+    let behind = args.behind.iter().cloned().map(Arg::Text).collect();
     let args = [
         resource.publish_args(publish),
         args.owner_and_lease(),
         place,
+        behind,
     ]
     .concat();
     call(&ACQUIRE, resource.keys(), args)

@@ -50,8 +50,8 @@ const LOCK: &[&str] = &[
     "exists", "pttl", "pexpire", "del", "hset", "hget", "hexists", "hdel", "hgetall",
 ];
 const FAIR: &[&str] = &[
-    "time", "lindex", "lpop", "lpush", "rpush", "lrange", "lrem", "persist", "zadd", "zcount",
-    "zrem", "zscore",
+    "time", "lindex", "linsert", "lpop", "lpush", "rpush", "lrange", "lrem", "persist", "zadd",
+    "zcount", "zrem", "zscore",
 ];
 const SEMAPHORE: &[&str] = &[
     "exists",
@@ -107,6 +107,7 @@ const WORDS: &[(&str, &[&str])] = &[
     ("rpush", &[KEY, "e"]),
     ("lrange", &[KEY, "0", "1"]),
     ("lrem", &[KEY, "0", "e"]),
+    ("linsert", &[KEY, "AFTER", "e", "e"]),
     ("zadd", &[KEY, "1", "m"]),
     ("zcard", &[KEY]),
     ("zcount", &[KEY, "0", "1"]),

@@ -197,6 +197,7 @@ impl<'a> Attempt<'a> {
         let (holds, request) = (self.holds, self.request);
         let claim = holds.calls.settings.fair_claim;
         let queueing = self.queueing(claim);
+        let behind = self.behind(queueing);
         // The write hold must not pass to another owner: its release may leave this reader behind.
         let under = request
             .writes_already()
@@ -209,6 +210,7 @@ impl<'a> Attempt<'a> {
             permits: request.permits,
             limit: request.settings.own().limit,
             queueing,
+            behind: &behind,
             claim,
             writer,
         };

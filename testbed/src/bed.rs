@@ -380,6 +380,17 @@ impl Bed {
         }
     }
 
+    /// The number of commands that clients, their scripts and this bed have run.
+    pub fn commands(&self) -> u64 {
+        match &self.place {
+            Place::Server(server, _) => {
+                let stats = Outside::of(&**server).command_stats();
+                stats.values().map(|stats| stats.calls).sum()
+            }
+            Place::Embedded(engine) => engine.commands_run().values().sum(),
+        }
+    }
+
     /// The server's clock, in milliseconds since 1970.
     pub fn clock(&self) -> i64 {
         let parts = self.list(&["TIME"]);

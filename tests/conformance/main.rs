@@ -378,6 +378,8 @@ leasehold_testbed::behaviours! {
         a_place_without_a_deadline_is_dead,
         a_purged_waiter_gets_its_place_back,
         a_deleted_queue_forms_again,
+        waiters_that_come_back_stand_in_their_order,
+        a_longer_claim_ahead_costs_a_newcomer_nothing,
         claims_of_different_lengths_keep_their_order,
         a_redisson_thread_behind_dead_waiters_is_notified,
     }

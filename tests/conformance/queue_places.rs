@@ -246,10 +246,15 @@ pub(crate) async fn a_purged_waiter_gets_its_place_back(bed: Bed) {
     nothing_is_left(&bed).await;
 }
 
+/// So many that going through the queue for each waiter would show.
+const MANY: usize = 400;
+/// What a waiter may cost that goes back to its place, with the heartbeats meanwhile.
+const COMMANDS_EACH: u64 = 60;
+
 pub(crate) async fn a_deleted_queue_forms_again(bed: Bed) {
     let (one, other) = (bed.client().await, bed.client().await);
     let guard = one.fair_lock("x").lock().await.unwrap();
-    let takings: Vec<_> = (0..8)
+    let takings: Vec<_> = (0..MANY)
         .map(|number| {
             let lock = if number % 2 == 0 {
                 one.fair_lock("x")
@@ -259,17 +264,19 @@ pub(crate) async fn a_deleted_queue_forms_again(bed: Bed) {
             tokio::spawn(async move { lock.lock().await?.unlock().await })
         })
         .collect();
-    eventually("all in the queue", async || queue(&bed).len() == 8).await;
-    let mut line = queue(&bed);
+    eventually("all in the queue", async || queue(&bed).len() == MANY).await;
+    let line = queue(&bed);
+    let before = bed.commands();
     bed.command(&["DEL", QUEUE, DEADLINES]);
-    eventually("all back", async || queue(&bed).len() == 8).await;
-    assert_eq!(deadlines(&bed).len(), 8);
+    eventually("all back", async || queue(&bed).len() == MANY).await;
+    let commands = bed.commands() - before;
+    assert!(
+        commands <= COMMANDS_EACH * u64::try_from(MANY).unwrap(),
+        "{commands} commands"
+    );
+    assert_eq!(deadlines(&bed).len(), MANY);
     // No client knows the order of another client's waiters, but each knows its own.
-    let mut again = queue(&bed);
-    let client = |owner: &String| owner.rsplit_once(':').map(|(client, _)| client.to_owned());
-    line.sort_by_key(client);
-    again.sort_by_key(client);
-    assert_eq!(again, line);
+    assert_eq!(by_client(queue(&bed)), by_client(line));
     // With the lock itself gone, the head of the queue gets it.
     bed.command(&["DEL", QUEUE, DEADLINES, "x"]);
     for taking in takings {
@@ -277,6 +284,58 @@ pub(crate) async fn a_deleted_queue_forms_again(bed: Bed) {
     }
     assert!(matches!(guard.unlock().await, Err(Error::Lost { .. })));
     nothing_is_left(&bed).await;
+}
+
+/// The waiters of each client together, in their order.
+fn by_client(mut owners: Vec<String>) -> Vec<String> {
+    owners.sort_by_key(|owner| owner.rsplit_once(':').map(|(client, _)| client.to_owned()));
+    owners
+}
+
+/// Runs the script with which a waiter asks.
+fn ask(bed: &Bed, args: &[&str]) {
+    let mut scripts = leasehold::test_util::scripts().into_iter();
+    let (_, text, _) = scripts.find(|(name, ..)| *name == "fair_acquire").unwrap();
+    let call = ["EVAL", text, "3", "x", QUEUE, DEADLINES, "c", "PUBLISH"];
+    bed.command(&[&call, args].concat());
+}
+
+/// Waiters of two clients come back in any order. Each names the last eight that came before it, which may not be back.
+pub(crate) async fn waiters_that_come_back_stand_in_their_order(bed: Bed) {
+    const WAITERS: usize = 61;
+    let line: Vec<String> = (0..WAITERS)
+        .map(|number| {
+            let client = ["0b4e4b9c-9a1f-4c0e-8f6a-0c5f9d6b0f11", "7d7cbb0d-1cf9-4b6a-9b6f-0c5f9d6b0f12"];
+            format!("{}:5{:018}", client[number % 2], 2 * number)
+        })
+        .collect();
+    for step in [1, 2, 17, 37, WAITERS - 1] {
+        bed.command(&["HSET", "x", JAVA, "1"]);
+        for round in 0..WAITERS {
+            let number = round * step % WAITERS;
+            let earlier = line[..number].iter().rev().skip(1).step_by(2);
+            let earlier: Vec<_> = earlier.take(8).map(String::as_str).collect();
+            ask(&bed, &[&[&line[number], "30000", "60000", "3"], &earlier[..]].concat());
+        }
+        assert_eq!(by_client(queue(&bed)), by_client(line.clone()), "{step}");
+        bed.command(&["DEL", "x", QUEUE, DEADLINES]);
+    }
+}
+
+/// Only a Redisson thread makes a newcomer read the queue.
+pub(crate) async fn a_longer_claim_ahead_costs_a_newcomer_nothing(bed: Bed) {
+    let [first, second] = [4, 6].map(|number| format!("{}{number}", &DEAD[..DEAD.len() - 1]));
+    let costs = ["2000", "60000"].map(|claim| {
+        bed.command(&["HSET", "x", DEAD, "1"]);
+        ask(&bed, &[&first, "30000", claim, "1"]);
+        let before = bed.commands();
+        ask(&bed, &[&second, "30000", "2000", "1"]);
+        let cost = bed.commands() - before;
+        assert_eq!(queue(&bed), [&*first, &second]);
+        bed.command(&["DEL", "x", QUEUE, DEADLINES]);
+        cost
+    });
+    assert_eq!(costs[0], costs[1]);
 }
 
 /// A rolling deployment with a new setting: old and new claims are in one queue.

@@ -27,6 +27,8 @@ use tokio::time::advance;
 const WARM_UP: u32 = 100;
 /// Locks whose renewals are counted.
 const RENEWED: u32 = 100;
+/// Waiters of a queue that is lost.
+const WAITING: u32 = 100;
 /// For the clients it passes in a few steps, for the server as slowly as ever.
 const LEASE: Duration = Duration::from_secs(15);
 /// More than is ever in flight.
@@ -37,6 +39,12 @@ const STEP: Duration = Duration::from_millis(1);
 const LONG_STEP: Duration = Duration::from_millis(250);
 /// A waiter that listens asks once more, which takes one step, and then sleeps.
 const FALLS_ASLEEP: usize = 4;
+/// Until the next heartbeat.
+const HEARTBEAT: Duration = Duration::from_millis(500);
+/// It finds a place gone, and the waiter asks twice.
+const COMES_BACK: usize = 12;
+/// So long that a slow machine loses no place.
+const CLAIM: Duration = Duration::from_secs(60);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Operation {
@@ -48,14 +56,17 @@ pub(crate) enum Operation {
     FairHandOver,
     /// A hold is renewed.
     Renewal,
+    /// The queue of a fair lock is lost, and one of its waiters goes back.
+    LostPlace,
 }
 
 impl Operation {
-    pub(crate) const ALL: [Self; 4] = [
+    pub(crate) const ALL: [Self; 5] = [
         Self::Pair,
         Self::HandOver,
         Self::FairHandOver,
         Self::Renewal,
+        Self::LostPlace,
     ];
 
     pub(crate) fn name(self) -> &'static str {
@@ -64,6 +75,7 @@ impl Operation {
             Self::HandOver => "hand-over",
             Self::FairHandOver => "fair hand-over",
             Self::Renewal => "renewal",
+            Self::LostPlace => "lost place",
         }
     }
 
@@ -100,6 +112,10 @@ impl Prepared {
         runtime.spawn_blocking(move || ended.recv());
         let connect = async || {
             let builder = Client::builder(url).lease(LEASE).dial_by(dialed);
+            let builder = match operation {
+                Operation::LostPlace => builder.fair_claim(CLAIM),
+                _ => builder,
+            };
             builder.connect().await
         };
         let (clients, guards) = runtime.block_on(async {
@@ -110,6 +126,15 @@ impl Prepared {
                 for number in 0..RENEWED {
                     guards.push(locked(clients[0].lock(format!("x{number}"))).await);
                 }
+            }
+            if operation == Operation::LostPlace {
+                guards.push(locked(clients[0].fair_lock("x")).await);
+                for client in clients.iter().cycle().take(WAITING as usize) {
+                    // It waits until the runtime ends.
+                    drop(Handle::current().spawn(locked(client.fair_lock("x"))));
+                }
+                let wait = |client: &Client| client.stats().waiting == u64::from(WAITING) / 2;
+                server.until(STEP, || clients.iter().all(wait)).await;
             }
             (clients, guards)
         });
@@ -145,6 +170,7 @@ impl Prepared {
                     hand_overs(server, sides, times).await;
                 }
                 Operation::Renewal => renewals(server, one, times).await,
+                Operation::LostPlace => losses(server, times).await,
             }
         });
     }
@@ -211,6 +237,19 @@ async fn renewals(server: &Server, client: &Client, times: u32) {
     }
 }
 
+/// The queue is lost as often as it takes. Heartbeats find out.
+async fn losses(server: &Server, times: u32) {
+    assert_eq!(times % WAITING, 0, "all lose their places equally often");
+    for _ in 0..times / WAITING {
+        server.step(HEARTBEAT).await;
+        for _ in 0..COMES_BACK {
+            server.step(STEP).await;
+        }
+        server.answers("LLEN redisson_lock_queue:{x}", &format!(":{WAITING}"));
+        server.answers("DEL redisson_lock_queue:{x} redisson_lock_timeout:{x}", ":2");
+    }
+}
+
 /// A connection of this program to the server.
 struct Server {
     connection: net::TcpStream,
@@ -235,13 +274,19 @@ impl Server {
     /// it has read before it reads again. So when the second answer is here, those to earlier commands are, too.
     fn has_answered(&self) {
         for _ in 0..2 {
-            let mut connection = &self.connection;
-            connection.write_all(b"PING\r\n").expect("sent");
-            let mut answer = [0; b"+PONG\r\n".len()];
-            connection.read_exact(&mut answer).expect("answered");
+            self.answers("PING", "+PONG");
             self.pings.fetch_add(1, Ordering::Relaxed);
         }
         self.idle.notify_waiters();
+    }
+
+    fn answers(&self, command: &str, answer: &str) {
+        let (mut connection, expected) = (&self.connection, format!("{answer}\r\n"));
+        let command = format!("{command}\r\n");
+        connection.write_all(command.as_bytes()).expect("sent");
+        let mut answer = vec![0; expected.len()];
+        connection.read_exact(&mut answer).expect("answered");
+        assert_eq!(String::from_utf8_lossy(&answer), expected, "{command}");
     }
 
     /// The only way how time passes.

@@ -115,7 +115,7 @@ fn in_vain<T>(taken: Result<T, Error>) {
     );
 }
 
-/// A fair waiter whose place is removed, behind a waiting Java client.
+/// Two fair waiters whose places are removed, before a waiting Java client.
 async fn lose_the_place(a: &Client, b: &Client, outside: &mut Outside) -> Result<(), Error> {
     let held = a.fair_lock("orders:line").lock().await?;
     let wanted = b.fair_lock("orders:line");
@@ -124,29 +124,30 @@ async fn lose_the_place(a: &Client, b: &Client, outside: &mut Outside) -> Result
         "redisson_lock_timeout:{orders:line}",
     );
     let disturb = async {
-        let calls = |outside: &mut Outside, command| outside.calls(command);
-        // The waiter knows that it has a place.
-        eventually_within(LIMIT, "in the queue", async || b.stats().listeners == 1).await;
-        let [looked, put_back] = ["lrange", "lpush"].map(|command| calls(outside, command));
+        // The waiters know that they have places.
+        eventually_within(LIMIT, "in the queue", async || b.stats().listeners == 2).await;
+        let looked = outside.calls("lrange");
         outside.command(&["RPUSH", queue, "java:1"]);
         outside.command(&["ZADD", deadlines, "99999999999999", "java:1"]);
-        eventually_within(LIMIT, "place kept", async || {
-            calls(outside, "lrange") > looked
+        eventually_within(LIMIT, "places kept", async || {
+            outside.calls("lrange") > looked
         })
         .await;
-        outside.command(&["LPOP", queue]);
-        outside.command(&["ZPOPMIN", deadlines]);
-        eventually_within(LIMIT, "at the front", async || {
-            calls(outside, "lpush") > put_back
-        })
-        .await;
+        // One goes to the front, and the other one behind it.
+        for (place, put_back) in [("0", "lpush"), ("1", "linsert")] {
+            let before = outside.calls(put_back);
+            let owner = outside.command(&["LINDEX", queue, place]).text();
+            outside.command(&["LREM", queue, "0", &owner]);
+            outside.command(&["ZREM", deadlines, &owner]);
+            eventually_within(LIMIT, "back", async || outside.calls(put_back) > before).await;
+        }
         outside.command(&["LREM", queue, "0", "java:1"]);
         outside.command(&["ZREM", deadlines, "java:1"]);
         held.unlock().await
     };
-    let (taken, unlocked) = tokio::join!(wanted.lock(), disturb);
-    unlocked?;
-    taken?.unlock().await?;
+    let take = async || wanted.lock().await?.unlock().await;
+    let (one, other, unlocked) = tokio::join!(take(), take(), disturb);
+    unlocked.and(one).and(other)?;
     // A waiter that gives up.
     let held = a.fair_lock("orders:line").lock().await?;
     in_vain(wanted.try_lock(ms(100), Lease::Renewed).await);

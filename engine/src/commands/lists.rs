@@ -8,6 +8,7 @@ use super::{Command, Words, command, wrong_arity};
 
 pub(super) const COMMANDS: &[Command] = &[
     command("lindex", 3, lindex),
+    command("linsert", 5, linsert),
     command("llen", 2, |store, words| {
         Ok(Reply::count(
             store.find::<List>(&words[1])?.map_or(0, |list| list.len()),
@@ -94,6 +95,22 @@ fn lindex(store: &mut Store, words: Words<'_>) -> Outcome {
         usize::try_from(index).ok()
     };
     Ok(Reply::bulk_or_nil(place.and_then(|place| list.get(place))))
+}
+
+fn linsert(store: &mut Store, words: Words<'_>) -> Outcome {
+    let behind = match words[2].to_ascii_lowercase().as_slice() {
+        b"before" => 0,
+        b"after" => 1,
+        _ => return Err("ERR syntax error".into()),
+    };
+    let Some(list) = store.find::<List>(&words[1])? else {
+        return Ok(Reply::Int(0));
+    };
+    let Some(place) = list.iter().position(|item| *item == words[3]) else {
+        return Ok(Reply::Int(-1));
+    };
+    list.insert(place + behind, words[4].clone());
+    Ok(Reply::count(list.len()))
 }
 
 fn lrange(store: &mut Store, words: Words<'_>) -> Outcome {

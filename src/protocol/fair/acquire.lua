@@ -10,6 +10,7 @@
 -- ARGV[5]  claim_ms  integer > 0, how long a place is kept without a heartbeat
 -- ARGV[6]  queueing  integer: 0 does not queue; 1 at the end, and asks for the first time; 2 at the end; 3 at the
 --                    front (its place was purged by mistake); 4 keeps its place, and gets no new one
+-- ARGV[7..] earlier  if it goes to the front: up to eight waiters of its client that came before it, the last one first
 -- Returns  nil       acquired
 --          integer   if next: remaining lease of the holder in ms, -1 if its key has no expiry;
 --                    if not next: -1, and the owner will get a message; -2 if it should keep a place that is gone;
@@ -19,27 +20,30 @@
 -- subtracts its own wait from all deadlines behind it. So a place behind such a client is kept for
 -- that much longer.
 
--- Puts an owner at the front, but behind earlier owners of the same client, whose fields have lower
--- numbers after the first digit. All of them may have been removed together.
-local function put_back(queue, owner)
-  local waiting, before = redis.call('lrange', queue, 0, -1), 0
-  for i, other in ipairs(waiting) do
-    local same = #other == #owner and string.sub(other, 1, -20) == string.sub(owner, 1, -20)
-    if same and string.sub(other, -18) < string.sub(owner, -18) then
-      before = i
+-- So many are named.
+local NAMED = 8
+
+-- Puts an owner at the front, but behind earlier owners of the same client, because all of them may have been removed
+-- together. It goes behind the first named one that has a place. The queue is read only if there may be others: their
+-- fields have lower numbers after the first digit.
+local function put_back(queue, deadlines, owner)
+  local named, behind = { unpack(ARGV, 7) }, nil
+  for _, other in ipairs(named) do
+    if redis.call('zscore', deadlines, other) then
+      behind = other
+      break
     end
   end
-  if before == #waiting then
-    -- Not by the way below, which empties the list in between: the list would lose its expiry.
-    redis.call('rpush', queue, owner)
-    return
+  if not behind and #named == NAMED then
+    for _, other in ipairs(redis.call('lrange', queue, 0, -1)) do
+      local same = #other == #owner and string.sub(other, 1, -20) == string.sub(owner, 1, -20)
+      if same and string.sub(other, -18) < string.sub(owner, -18) then
+        behind = other
+      end
+    end
   end
-  for _ = 1, before do
-    redis.call('lpop', queue)
-  end
-  redis.call('lpush', queue, owner)
-  for i = before, 1, -1 do
-    redis.call('lpush', queue, waiting[i])
+  if not behind or redis.call('linsert', queue, 'after', behind, owner) < 1 then
+    redis.call('lpush', queue, owner)
   end
 end
 
@@ -103,7 +107,7 @@ if queueing == KEEP and kept_until == 0 then
   return -2
 end
 if queueing == AT_THE_FRONT and kept_until == 0 then
-  put_back(queue, owner)
+  put_back(queue, deadlines, owner)
   head, after = unpack(redis.call('lrange', queue, 0, 1))
 end
 if not held and (not head or head == owner) then

@@ -31,6 +31,14 @@ impl Attempt<'_> {
         }
     }
 
+    /// The waiters behind which a lost place is.
+    pub(super) fn behind(&self, queueing: Queueing) -> Vec<Arc<str>> {
+        let lost = self.waiter.filter(|_| queueing == Queueing::AtTheFront);
+        lost.map_or_else(Vec::new, |waiter| {
+            self.holds.queues.ahead_of(&self.request.resource, waiter)
+        })
+    }
+
     /// Who does not listen yet has just come, and most of those find the lock free.
     fn beside(&mut self, waiter: &Waiter) -> Queueing {
         self.asked_for_place = None;

@@ -6,6 +6,7 @@ use super::state::LocalQueue;
 use super::waiter::Servers;
 use super::{LocalQueues, Waiter};
 use crate::clock::Moment;
+use crate::protocol::fair::NAMED;
 use crate::protocol::resource::{QueueName, Resource};
 
 /// Waiters in a queue in Redis, each with its field.
@@ -44,6 +45,16 @@ impl LocalQueues {
         self.map
             .get(&resource.queue_name())
             .is_some_and(|queue| queue.waiters.len() > 1)
+    }
+
+    /// The last waiters of this client in the queue in Redis that came before this one, the last one first.
+    pub(crate) fn ahead_of(&self, resource: &Resource, waiter: &Waiter) -> Vec<Arc<str>> {
+        let Some(queue) = self.map.get(&resource.queue_name()) else {
+            return Vec::new();
+        };
+        let ahead = queue.waiters.before(waiter);
+        let fields = ahead.filter_map(|waiter| waiter.field_in_redis_queue());
+        fields.take(NAMED).collect()
     }
 
     /// Resolves when a waiter has got a place in a queue in Redis, perhaps in a queue that was

@@ -74,6 +74,15 @@ impl Waiters {
         one.into_iter().chain(several.into_iter().flatten())
     }
 
+    /// Those that came before this one, the last one first.
+    pub(super) fn before(&self, waiter: &Waiter) -> impl Iterator<Item = &Arc<Waiter>> {
+        let several = match self {
+            Waiters::Several(waiters) => Some(waiters.range(..waiter.id).rev()),
+            Waiters::None | Waiters::One(_) => None,
+        };
+        several.into_iter().flatten().map(|(_, before)| before)
+    }
+
     pub(super) fn len(&self) -> usize {
         match self {
             Waiters::None => 0,
