@@ -305,7 +305,10 @@ pub(crate) async fn waiters_that_come_back_stand_in_their_order(bed: Bed) {
     const WAITERS: usize = 61;
     let line: Vec<String> = (0..WAITERS)
         .map(|number| {
-            let client = ["0b4e4b9c-9a1f-4c0e-8f6a-0c5f9d6b0f11", "7d7cbb0d-1cf9-4b6a-9b6f-0c5f9d6b0f12"];
+            let client = [
+                "0b4e4b9c-9a1f-4c0e-8f6a-0c5f9d6b0f11",
+                "7d7cbb0d-1cf9-4b6a-9b6f-0c5f9d6b0f12",
+            ];
             format!("{}:5{:018}", client[number % 2], 2 * number)
         })
         .collect();
@@ -315,7 +318,10 @@ pub(crate) async fn waiters_that_come_back_stand_in_their_order(bed: Bed) {
             let number = round * step % WAITERS;
             let earlier = line[..number].iter().rev().skip(1).step_by(2);
             let earlier: Vec<_> = earlier.take(8).map(String::as_str).collect();
-            ask(&bed, &[&[&line[number], "30000", "60000", "3"], &earlier[..]].concat());
+            ask(
+                &bed,
+                &[&[&line[number], "30000", "60000", "3"], &earlier[..]].concat(),
+            );
         }
         assert_eq!(by_client(queue(&bed)), by_client(line.clone()), "{step}");
         bed.command(&["DEL", "x", QUEUE, DEADLINES]);

@@ -246,7 +246,10 @@ async fn losses(server: &Server, times: u32) {
             server.step(STEP).await;
         }
         server.answers("LLEN redisson_lock_queue:{x}", &format!(":{WAITING}"));
-        server.answers("DEL redisson_lock_queue:{x} redisson_lock_timeout:{x}", ":2");
+        server.answers(
+            "DEL redisson_lock_queue:{x} redisson_lock_timeout:{x}",
+            ":2",
+        );
     }
 }
 

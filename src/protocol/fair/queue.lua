@@ -39,10 +39,10 @@ end
 -- that counts.
 local function waits_before(lock, queue, deadlines, now, claim_ms, last)
   local longer, sum = {}, 0
-  local later = redis.call('zcount', deadlines, string.format('(%.0f', now + claim_ms), '+inf')
+  local later = redis.call('zcount', deadlines, string.format('(%.0f', now + LONGEST_CLAIM_MS), '+inf')
   if later == 0 and is_ours(redis.call('lindex', queue, last) or '') then
     -- Redisson waiters are visible only by reading the whole queue. Owners of this library behind one have a place for
-    -- longer than a claim, so there is none before the last. This misses one whose time is nearly over, and that has
+    -- longer than any claim, so there is none before the last. This misses one whose time is nearly over, and that has
     -- just come behind an owner of this library: at worst it loses its place.
     return sum, longer
   end

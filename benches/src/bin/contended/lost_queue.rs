@@ -18,6 +18,8 @@ const QUEUE: &str = "redisson_lock_queue:{x}";
 const DEADLINES: &str = "redisson_lock_timeout:{x}";
 /// The waiters are theirs in turn.
 const CLIENTS: usize = 2;
+/// The longest, so that no place is lost meanwhile on a busy machine.
+const CLAIM: Duration = Duration::from_secs(60);
 /// All know their places by then.
 const SETTLE: Duration = Duration::from_secs(2);
 const LOOK: Duration = Duration::from_millis(20);
@@ -42,7 +44,8 @@ async fn row(size: usize) -> Result<String, Failure> {
     let guard = holder.fair_lock("x").lock().await?;
     let mut clients = Vec::new();
     for _ in 0..CLIENTS {
-        clients.push(Client::connect(&server.url()).await?);
+        let builder = Client::builder(&server.url()).fair_claim(CLAIM);
+        clients.push(builder.connect().await?);
     }
     let mut waiters = JoinSet::new();
     for number in 0..size {
