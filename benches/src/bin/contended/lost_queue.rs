@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use leasehold::Client;
-use leasehold_testbed::{Connection, Outside, Server};
+use leasehold_testbed::{Connection, Outside, Reply, Server};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
@@ -86,7 +86,7 @@ async fn all_wait(outside: &mut Outside, size: usize) {
 
 fn queue(outside: &mut Outside) -> Vec<String> {
     let owners = outside.command(&["LRANGE", QUEUE, "0", "-1"]);
-    owners.array().iter().map(|owner| owner.text()).collect()
+    owners.array().iter().map(Reply::text).collect()
 }
 
 /// How many come before another of the same client that was ahead of them.
