@@ -150,6 +150,8 @@ impl ClientBuilder {
 
     /// Sets how long it may take to open a connection. Default: 1 s, or 5 s with TLS. From 10 ms to 60 s.
     ///
+    /// The time begins when the name of the server is resolved, which may take up to 10 s before.
+    ///
     /// If it is shorter than a TLS handshake with a crowded server takes, all clients reconnect over and
     /// over.
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {

@@ -88,6 +88,9 @@ impl Cluster {
             .seeds
             .iter()
             .try_for_each(|seed| setup.server(seed).map(drop))?;
+        if if_unreachable == IfUnreachable::Fail {
+            setup.first_resolved(&deployment.seeds).await;
+        }
         let (own, limit) = (
             setup.runtimes.own.clone(),
             Instant::now() + setup.timing.connect,
@@ -104,7 +107,9 @@ impl Cluster {
             moved: Notify::new(),
             is_sharded,
         });
-        let first = timeout_at(limit, discovery::discover(&shared)).await;
+        // Later than each attempt, whose error says more.
+        let late = limit + discovery::ANSWER_MAX;
+        let first = timeout_at(late, discovery::discover(&shared)).await;
         let late = || CallError::NotApplied(Fault("no node has described the cluster".into()));
         match first.unwrap_or_else(|_| Err(late())) {
             Ok(_) => {}

@@ -12,6 +12,7 @@ use super::protocol::Protocol;
 use super::remote::{OpenError, Opened, Remote};
 use super::request::CallOutcome;
 use super::setup::Setup;
+use super::stream::SHARED;
 use super::subscriptions::SubscriptionRegistry;
 use super::task::AbortOnDrop;
 use crate::{CallError, Fault, Lane, Missed, PubSub, TransportEvents};
@@ -32,7 +33,8 @@ impl ControlConnection {
     ) -> Result<Self, CallError> {
         let own = &setup.runtimes.own;
         // The login is not renewed. If the server closes the connection for that, another one is made.
-        let opened = remote.open_on(own, own, None, setup.timing.connect).await;
+        let limit = setup.timing.connect;
+        let opened = remote.open_on(own, own, None, SHARED, limit).await;
         let Opened {
             reader,
             writer,

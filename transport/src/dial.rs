@@ -85,46 +85,50 @@ impl Dial {
         }
     }
 
-    /// Whether the host of the server has addresses now, and `peer` is none of them. `None` if it has no name.
-    pub(super) async fn has_left(&self, peer: SocketAddr, resolver: &Handle) -> Option<bool> {
+    /// The addresses of the host, as another connection may have learned up to `age_max` ago. None if the server has no
+    /// name.
+    pub(super) async fn addresses(
+        &self,
+        resolver: &Handle,
+        age_max: Duration,
+    ) -> io::Result<Vec<SocketAddr>> {
         let (host, port) = match self {
             Dial::Tcp { host, port } => (host, *port),
             #[cfg(feature = "tls")]
             Dial::Tls { host, port, .. } => (host, *port),
             #[cfg(unix)]
-            Dial::Unix(_) => return None,
-            Dial::Stream(..) => return None,
+            Dial::Unix(_) => return Ok(Vec::new()),
+            Dial::Stream(..) => return Ok(Vec::new()),
         };
-        let known = addresses(host, port, resolver).await.unwrap_or_default();
-        Some(!known.is_empty() && !known.contains(&peer))
+        addresses(host, port, resolver, age_max).await
     }
 
-    /// Resolves the name and connects, to `peer` first if there is one. Also returns the address
-    /// that was reached. The caller ends the attempt after `limit`.
+    /// Whether the host of the server has addresses now, and `peer` is none of them.
+    pub(super) async fn has_left(&self, peer: SocketAddr, resolver: &Handle) -> bool {
+        let known = self.addresses(resolver, Duration::ZERO).await;
+        known.is_ok_and(|known| !known.is_empty() && !known.contains(&peer))
+    }
+
+    /// Connects, and returns the address that was reached as well. The caller ends the attempt after `limit`.
     ///
-    /// Hosts are resolved and files are read on `resolver`: the blocking threads of the caller's runtime
-    /// may all be taken, even by tasks that wait for this connection.
+    /// Files are read on `resolver`: the blocking threads of the caller's runtime may all be taken, even by tasks that
+    /// wait for this connection.
     pub(super) async fn connect(
         &self,
-        peer: Option<SocketAddr>,
+        addresses: &[SocketAddr],
         resolver: &Handle,
         limit: Duration,
     ) -> io::Result<(Reader, Writer, Option<SocketAddr>)> {
         match self {
-            Dial::Tcp { host, port } => {
-                let stream = tcp(host, *port, peer, (resolver, limit)).await?;
+            Dial::Tcp { .. } => {
+                let stream = tcp(addresses, limit).await?;
                 let peer = stream.peer_addr().ok();
                 let (reader, writer) = stream.into_split();
                 Ok((Box::new(reader), Box::new(writer), peer))
             }
             #[cfg(feature = "tls")]
-            Dial::Tls {
-                host,
-                port,
-                tls,
-                name,
-            } => {
-                let stream = tcp(host, *port, peer, (resolver, limit)).await?;
+            Dial::Tls { tls, name, .. } => {
+                let stream = tcp(addresses, limit).await?;
                 let peer = stream.peer_addr().ok();
                 let (reader, writer) = tls.connect(name.clone(), stream, resolver).await?;
                 Ok((Box::new(reader), Box::new(writer), peer))

@@ -28,7 +28,7 @@ use std::sync::atomic::Ordering;
 
 use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinHandle;
-use tokio::time::timeout;
+use tokio::time::{Duration, timeout};
 
 use self::shared::{PAUSE_MAX, PAUSE_MIN, PILOT, Progress, Shared, not_now, position};
 use self::supervisor::{DrivenBy, DrivenConnection, Supervisor};
@@ -67,7 +67,13 @@ impl Node {
         let mut supervisors = supervisors(&shared);
         // CANCEL: dropping this future closes the connections that are already open.
         let [pilot, others @ ..] = &mut supervisors;
-        let mut first = vec![pilot.open_first(if_unreachable).await?];
+        let limit = match if_unreachable {
+            IfUnreachable::Fail => Duration::MAX,
+            // The look-up of the name goes on in the background.
+            IfUnreachable::RetryLater => 2 * shared.setup.timing.connect,
+        };
+        let pilot = timeout(limit, pilot.open_first(if_unreachable)).await;
+        let mut first = vec![pilot.unwrap_or(Ok(None))?];
         if first[0].is_some() {
             let others = others
                 .iter_mut()
@@ -273,6 +279,7 @@ impl Node {
 
 /// The three supervisors. The pilot's comes first, because its connection is opened first.
 fn supervisors(shared: &Arc<Shared>) -> [Supervisor; 3] {
+    shared.begins();
     let supervisor = |role, driven_by| Supervisor {
         shared: shared.clone(),
         role,

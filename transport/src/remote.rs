@@ -15,7 +15,7 @@ use super::endpoint::Endpoint;
 use super::handshake::{Begin, GreetError, Greeting, Handshake, not_connected};
 use super::login::Login;
 use super::protocol::Protocol;
-use super::stream::{Reader, Writer};
+use super::stream::{LOOK_UP_MAX, Reader, Writer};
 use super::task::AbortOnDrop;
 use crate::CallError;
 
@@ -100,18 +100,36 @@ impl Remote {
         }
     }
 
-    /// Opens a stream and performs the handshake, with `peer` if that can be reached. The caller ends
-    /// the attempt after `limit`. Blocking work runs on `resolver`.
+    /// The addresses of the server, `peer` first if the name still has it: a name may have moved while the former
+    /// server goes on, for example as a replica. Resolves the name, unless it was resolved up to `age_max` ago.
+    pub(super) async fn resolve(
+        &self,
+        resolver: &Handle,
+        peer: Option<SocketAddr>,
+        age_max: Duration,
+    ) -> Result<Vec<SocketAddr>, CallError> {
+        let found = timeout(LOOK_UP_MAX, self.dial.addresses(resolver, age_max)).await;
+        let found = found.unwrap_or_else(|late| Err(late.into()));
+        let failed = |error: io::Error| format!("the name is not resolved: {error}");
+        let failed = |error| self.cannot_connect(not_connected(&failed(error)));
+        let mut addresses = found.map_err(failed)?;
+        // Stable, so the others keep the order of the resolver.
+        addresses.sort_by_key(|address| Some(*address) != peer);
+        Ok(addresses)
+    }
+
+    /// Opens a stream to one of the addresses and performs the handshake. The caller ends the attempt after `limit`.
+    /// Blocking work runs on `resolver`.
     ///
     /// If the protocol of the server is not known and the server closes the connection instead of accepting HELLO, a
     /// second stream begins in RESP2.
     pub(super) async fn open(
         &self,
-        peer: Option<SocketAddr>,
+        addresses: &[SocketAddr],
         resolver: &Handle,
         limit: Duration,
     ) -> Result<Opened, CallError> {
-        let greet = |begin| self.greet(peer, resolver, limit, begin);
+        let greet = |begin| self.greet(addresses, resolver, limit, begin);
         match greet(Begin::AsKnown).await {
             // A server that is down says nothing about its protocol, so none is remembered if this fails as well.
             Err(GreetError::EndedOnHello(_))
@@ -126,12 +144,12 @@ impl Remote {
 
     async fn greet(
         &self,
-        peer: Option<SocketAddr>,
+        addresses: &[SocketAddr],
         resolver: &Handle,
         limit: Duration,
         begin: Begin,
     ) -> Result<Opened, GreetError> {
-        let dialed = self.dial.connect(peer, resolver, limit).await;
+        let dialed = self.dial.connect(addresses, resolver, limit).await;
         let failed = |error: io::Error| GreetError::Call(not_connected(&error.to_string()));
         let (mut reader, mut writer, peer) = dialed.map_err(failed)?;
         let mut greeting = self
@@ -146,16 +164,19 @@ impl Remote {
         })
     }
 
-    /// Like [`open`](Self::open), by a task on `runtime`, within `limit`.
+    /// Resolves the name and opens a stream, by a task on `runtime`, within `limit` after the look-up.
     pub(super) async fn open_on(
         self: &Arc<Self>,
         runtime: &Handle,
         resolver: &Handle,
         peer: Option<SocketAddr>,
+        age_max: Duration,
         limit: Duration,
     ) -> Result<Opened, OpenError> {
+        let addresses = self.resolve(resolver, peer, age_max).await;
+        let addresses = addresses.map_err(OpenError::Call)?;
         let (to, resolver) = (self.clone(), resolver.clone());
-        let opening = async move { to.open(peer, &resolver, limit).await };
+        let opening = async move { to.open(&addresses, &resolver, limit).await };
         let mut opening = AbortOnDrop(runtime.spawn(opening));
         let failed = |error| OpenError::Call(self.cannot_connect(error));
         match timeout(limit, &mut opening.0).await {
@@ -170,6 +191,12 @@ impl Remote {
                 ))
             }
         }
+    }
+
+    /// The error before the first attempt has ended.
+    pub(super) fn no_answer_yet(&self) -> CallError {
+        let hint = self.dial.hint_at_silence();
+        self.cannot_connect(not_connected(&format!("no answer yet{hint}")))
     }
 
     /// Adds the name of the server to the error of an attempt.

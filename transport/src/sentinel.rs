@@ -41,7 +41,7 @@ use std::sync::Arc;
 
 use futures_util::future::join_all;
 use tokio::sync::Notify;
-use tokio::time::{Duration, Instant, timeout_at};
+use tokio::time::{Duration, timeout};
 
 use self::watch::{Origin, Watched};
 use super::IfUnreachable;
@@ -107,8 +107,13 @@ impl Sentinel {
             shared,
             looking,
         };
-        let limit = Instant::now() + sentinel.shared.setup.timing.connect;
-        let connected = timeout_at(limit, sentinel.node.connected()).await.is_ok();
+        let (setup, deployment) = (&sentinel.shared.setup, &sentinel.shared.deployment);
+        if if_unreachable == IfUnreachable::Fail {
+            setup.first_resolved(&deployment.sentinels).await;
+        }
+        let connected = timeout(setup.timing.connect, sentinel.node.connected())
+            .await
+            .is_ok();
         if connected || if_unreachable == IfUnreachable::RetryLater {
             return Ok(sentinel);
         }

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
 use tokio::runtime::Handle;
 
 use super::Timing;
@@ -11,6 +13,7 @@ use super::credentials::Provider;
 use super::dial::{Dial, StreamDialer, Tls};
 use super::endpoint::Endpoint;
 use super::remote::Remote;
+use super::stream::SHARED;
 use crate::{CallError, ShardedPubSub, TransportEvents};
 
 /// How a client reaches its servers, and the observer of its events.
@@ -56,6 +59,18 @@ impl Setup {
     pub(super) fn server(&self, endpoint: &Endpoint) -> Result<Remote, CallError> {
         let remote = self.sentinel(endpoint)?;
         Ok(remote.log_in_by(self.provider.clone()).gets_scripts())
+    }
+
+    /// Waits until one of these servers has an address, because a look-up does not count towards the time for
+    /// connecting.
+    pub(super) async fn first_resolved(&self, endpoints: impl IntoIterator<Item = &Endpoint>) {
+        let own = &self.runtimes.own;
+        let resolved = async |remote: Remote| remote.resolve(own, None, SHARED).await;
+        let remotes = endpoints
+            .into_iter()
+            .filter_map(|one| self.sentinel(one).ok());
+        let mut all: FuturesUnordered<_> = remotes.map(resolved).collect();
+        while let Some(Err(_)) = all.next().await {}
     }
 
     /// A sentinel. It does not know the users of the servers.

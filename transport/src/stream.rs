@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use futures_util::future::Shared;
+use futures_util::future;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt as _, StreamExt as _};
 use socket2::{SockRef, TcpKeepalive};
@@ -14,7 +14,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use crate::sync::Mutex;
 
@@ -28,26 +28,40 @@ pub(super) const KEEPALIVE: Duration = Duration::from_secs(10);
 /// be no time left for the last address.
 const NEXT_ADDRESS_AFTER: Duration = Duration::from_millis(250);
 
+/// How long an attempt waits for a name. With dead name servers, systems take five to ten seconds.
+pub(super) const LOOK_UP_MAX: Duration = Duration::from_secs(10);
+
+/// How long an answer is kept that nobody has waited for.
+const UNREAD: Duration = Duration::from_secs(60);
+
+/// How long an answer that was read is good enough for other connections to the same server.
+pub(super) const SHARED: Duration = Duration::from_secs(5);
+
 /// The addresses of a host. Their ports have no meaning.
 type Addresses = Result<Vec<SocketAddr>, String>;
 
-/// Running look-ups by host. A look-up keeps its thread until the system answers, even if nobody waits any more. So the
-/// next attempt waits for the same answer instead of using another thread.
-static LOOK_UPS: LazyLock<Mutex<BTreeMap<String, Shared<oneshot::Receiver<Addresses>>>>> =
-    LazyLock::new(Mutex::default);
+/// Look-ups by host, under way or answered in the last [`UNREAD`]. A look-up keeps its thread until the system answers,
+/// even if nobody waits any more. So the next attempt gets the same answer instead of using another thread.
+static LOOK_UPS: LazyLock<Mutex<BTreeMap<String, LookUp>>> = LazyLock::new(Mutex::default);
 
-/// Resolves the host on a blocking thread of `resolver`, and connects, to `peer` first if the host still has that
-/// address. A name may have moved while the former server goes on, for example as a replica.
-pub(super) async fn tcp(
-    host: &str,
-    port: u16,
-    peer: Option<SocketAddr>,
-    (resolver, limit): (&Handle, Duration),
-) -> io::Result<TcpStream> {
-    let mut addresses = addresses(host, port, resolver).await?;
-    // Stable, so the others keep the order of the resolver.
-    addresses.sort_by_key(|address| Some(*address) != peer);
-    let stream = connect_first(addresses, limit).await?;
+struct LookUp {
+    answer: future::Shared<oneshot::Receiver<Addresses>>,
+    /// When the answer came, or was first read. `None` while the look-up is under way.
+    since: Option<Instant>,
+    is_read: bool,
+}
+
+impl LookUp {
+    /// Whether its answer is used, if one that was read before may have this age.
+    fn serves(&self, age_max: Duration) -> bool {
+        let age_max = if self.is_read { age_max } else { UNREAD };
+        self.since.is_none_or(|since| since.elapsed() < age_max)
+    }
+}
+
+/// Connects to the first of these addresses that answers.
+pub(super) async fn tcp(addresses: &[SocketAddr], limit: Duration) -> io::Result<TcpStream> {
+    let stream = connect_first(addresses.to_vec(), limit).await?;
     stream.set_nodelay(true)?;
     let keepalive = TcpKeepalive::new()
         .with_time(KEEPALIVE)
@@ -56,17 +70,19 @@ pub(super) async fn tcp(
     Ok(stream)
 }
 
-/// The addresses of a host at present.
+/// The addresses of a host, which another connection may have learned up to `age_max` ago. Hosts are resolved on a
+/// blocking thread of `resolver`.
 pub(super) async fn addresses(
     host: &str,
     port: u16,
     resolver: &Handle,
+    age_max: Duration,
 ) -> io::Result<Vec<SocketAddr>> {
     // An IPv6 address has brackets in a URL, but the resolver expects none.
     let host = host.trim_start_matches('[').trim_end_matches(']');
     let mut addresses = match host.parse::<IpAddr>() {
         Ok(address) => vec![(address, port).into()],
-        Err(_) => look_up(host, resolver, ask_the_system).await?,
+        Err(_) => look_up(host, resolver, age_max, ask_the_system).await?,
     };
     for address in &mut addresses {
         address.set_port(port);
@@ -74,31 +90,49 @@ pub(super) async fn addresses(
     Ok(addresses)
 }
 
-/// Resolves a host. If a look-up of the host is running, its answer is shared.
+/// Resolves a host. If a look-up of the host is under way, or was answered less than `age_max` ago, its answer is
+/// shared. An answer that nobody has read yet may be older.
 ///
-/// CANCEL: the look-up continues without its future, and removes its entry when it ends.
+/// CANCEL: the look-up continues without its future, and its answer is kept for the next one.
 pub(super) async fn look_up(
     host: &str,
     resolver: &Handle,
+    age_max: Duration,
     ask: impl FnOnce(&str) -> io::Result<Vec<SocketAddr>> + Send + 'static,
 ) -> io::Result<Vec<SocketAddr>> {
     let (answer, answered) = oneshot::channel();
     let answered = answered.shared();
-    let under_way = LOOK_UPS
-        .lock()
-        .entry(host.to_owned())
-        .or_insert_with(|| answered.clone())
-        .clone();
+    let under_way = {
+        let mut look_ups = LOOK_UPS.lock();
+        look_ups.retain(|name, one| one.serves(if name == host { age_max } else { SHARED }));
+        let begun = || LookUp {
+            answer: answered.clone(),
+            since: None,
+            is_read: false,
+        };
+        let one = look_ups.entry(host.to_owned()).or_insert_with(begun);
+        one.answer.clone()
+    };
     if under_way.ptr_eq(&answered) {
         let under_way = UnderWay(host.to_owned());
         // Not under the lock: a runtime that was shut down drops the closure at once, which takes the lock.
         resolver.spawn_blocking(move || {
             let addresses = ask(&under_way.0).map_err(|error| error.to_string());
+            if addresses.is_ok() {
+                change(&under_way.0, |one| one.since = Some(Instant::now()));
+            }
             drop(under_way);
             drop(answer.send(addresses));
         });
     }
-    match under_way.await {
+    let answer = under_way.await;
+    change(host, |one| {
+        // Another look-up may be under way by now, because this one has failed.
+        if one.since.is_some() && !std::mem::replace(&mut one.is_read, true) {
+            one.since = Some(Instant::now());
+        }
+    });
+    match answer {
         Ok(addresses) => addresses.map_err(io::Error::other),
         Err(_) => Err(io::Error::other(
             "the client that asked for the name has ended",
@@ -106,12 +140,19 @@ pub(super) async fn look_up(
     }
 }
 
-/// The entry of a look-up. Dropping it removes the entry, however the look-up ends.
+fn change(host: &str, change: impl FnOnce(&mut LookUp)) {
+    LOOK_UPS.lock().get_mut(host).map(change);
+}
+
+/// The entry of a look-up. Dropping it removes the entry, unless the system has answered.
 struct UnderWay(String);
 
 impl Drop for UnderWay {
     fn drop(&mut self) {
-        LOOK_UPS.lock().remove(&self.0);
+        let mut look_ups = LOOK_UPS.lock();
+        if look_ups.get(&self.0).is_some_and(|one| one.since.is_none()) {
+            look_ups.remove(&self.0);
+        }
     }
 }
 

@@ -20,7 +20,7 @@ use crate::{Call, CallError, DeploymentKind, Epoch, Fault, Lane, PubSub, Value};
 pub struct Timing {
     /// For the reply to one call.
     pub command: Duration,
-    /// For one connection attempt, from name resolution to the reply to the first command.
+    /// For one connection attempt, from the answer to the look-up of the name to the reply to the first command.
     pub connect: Duration,
 }
 

@@ -33,7 +33,7 @@ const AT_LEAST: Duration = Duration::from_millis(25);
 const AT_MOST: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(1)];
 
 /// How long a node may take for an answer.
-const ANSWER_MAX: Duration = Duration::from_millis(500);
+pub(super) const ANSWER_MAX: Duration = Duration::from_millis(500);
 
 /// How many nodes are asked at once.
 const ASKED: usize = 3;

@@ -40,6 +40,7 @@ impl Node {
             (target.remote, target.server) = (remote, None);
             true
         });
+        self.shared.begins();
     }
 }
 

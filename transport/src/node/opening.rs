@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use tokio::time::timeout;
+use tokio::time::{Duration, timeout};
 
 use super::generation::{OTHER_TARGET, Settled};
-use super::shared::{PAUSE_MAX, PAUSE_MIN, Target};
+use super::shared::{PAUSE_MAX, PAUSE_MIN, PILOT, Target};
 use super::supervisor::{DrivenBy, DrivenConnection, Supervisor};
 use crate::IfUnreachable;
 use crate::connection::{self, Carries, Connection};
@@ -13,6 +13,7 @@ use crate::dial::Dial;
 use crate::handshake::{Greeting, not_connected};
 use crate::pacer::Pacer;
 use crate::remote::{OpenError, Opened, Remote};
+use crate::stream::SHARED;
 use crate::task::AbortOnDrop;
 use crate::{CallError, Fault, Role};
 
@@ -36,7 +37,7 @@ impl Supervisor {
         Ok(None)
     }
 
-    /// Opens a connection. Each attempt takes at most `timing.connect`.
+    /// Opens a connection. Each attempt takes at most `timing.connect` after the look-up of the name.
     pub(super) async fn open(&mut self) -> Result<DrivenConnection, CallError> {
         let outcome = self.try_open().await;
         match &outcome {
@@ -75,7 +76,14 @@ impl Supervisor {
                 .filter(|_| refused == 0)
                 .and_then(|server| server.peer);
             let (own, limit) = (&setup.runtimes.own, setup.timing.connect);
-            let opened = remote.open_on(self.runtime(), own, peer, limit).await?;
+            // The others go where the pilot is.
+            let age_max = match self.role {
+                PILOT => Duration::ZERO,
+                _ => SHARED,
+            };
+            let opened = remote
+                .open_on(self.runtime(), own, peer, age_max, limit)
+                .await?;
             setup.events.greeted(opened.greeting.took);
             match self
                 .shared

@@ -100,15 +100,26 @@ impl Shared {
 
     /// Records that the pilot cannot connect. The others do not try.
     pub(super) fn unreachable(&self, fault: &Fault) {
-        self.slots
-            .iter()
-            .for_each(|slot| slot.unreachable(not_now(fault)));
-        self.subscriptions.unreachable(not_now(fault));
+        self.explain(fault);
         self.progress.send_modify(|all| {
             for one in all.iter_mut().filter(|one| **one == Progress::Opening) {
                 *one = Progress::NotConnected;
             }
         });
+    }
+
+    /// The error of calls until the first attempt to reach the target has ended.
+    pub(super) fn begins(&self) {
+        if let Ok(remote) = &self.target.borrow().remote {
+            self.explain(&remote.no_answer_yet().into_fault());
+        }
+    }
+
+    fn explain(&self, fault: &Fault) {
+        self.slots
+            .iter()
+            .for_each(|slot| slot.unreachable(not_now(fault)));
+        self.subscriptions.unreachable(not_now(fault));
     }
 
     pub(crate) fn slot(&self, lane: Lane) -> &ConnectionSlot {

@@ -8,7 +8,7 @@
 //! | opening | the handshake with the node's server is done (and registered channels are restored) | up |
 //! | opening | another server answers, and another connection of the node lives | opening, up to `STRANGERS_MAX` times |
 //! | opening | another server answers, otherwise | the node moves to that server; up |
-//! | opening | the attempt fails, or takes longer than `timing.connect` | waiting; calls fail with this reason |
+//! | opening | the attempt fails, or takes longer than `timing.connect` after the look-up | waiting; calls fail with this reason |
 //! | up | the stream ends or is not RESP3; its runtime ends or is blocked; the server is silent | lost |
 //! | up | READONLY, NOAUTH, or ROLE does not report a primary | lost, with all connections of the node |
 //! | up | the name leads to another server (only the pilot looks) | lost, with all connections of the node |

@@ -57,7 +57,7 @@ impl Watched {
         setup: &Setup,
         changed: &Arc<Notify>,
     ) -> Self {
-        let unknown = remote.cannot_connect(not_connected("no answer yet"));
+        let unknown = remote.no_answer_yet();
         let state = Arc::new(State {
             remote,
             connection: Mutex::new(Err(unknown)),

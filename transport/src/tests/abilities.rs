@@ -177,7 +177,7 @@ async fn all_ways_to_an_address_share_what_is_known() {
     let endpoint = Endpoint::parse("redis://a:1").unwrap();
     let open = async || {
         let remote = setup.server(&endpoint).unwrap();
-        let opened = remote.open(None, &Handle::current(), SECOND).await;
+        let opened = remote.open(&[], &Handle::current(), SECOND).await;
         opened.map(drop)
     };
     assert_eq!((open().await, open().await), (Ok(()), Ok(())));
@@ -222,7 +222,7 @@ async fn another_server_at_the_address_is_asked_again() {
     });
     let remote = server.fakes.remote("redis://a:1").gets_scripts();
     let open = async || {
-        let opened = remote.open(None, &Handle::current(), SECOND).await;
+        let opened = remote.open(&[], &Handle::current(), SECOND).await;
         drop(opened.unwrap());
         remote.known().abilities()
     };

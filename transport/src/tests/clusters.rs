@@ -71,6 +71,25 @@ async fn seeds_that_do_not_answer_delay_no_start() {
     assert_eq!(fakes.dialled("[::1]:7"), 1);
 }
 
+/// The attempts to reach it begin later than the limit of `connect`.
+#[tokio::test(start_paused = true)]
+async fn a_node_that_is_silent_is_the_cause() {
+    let mut dials = 0;
+    let whole = one_node(|_| None);
+    let fakes = Fakes::new(move |address, words| {
+        dials += usize::from(words.is_empty());
+        // The first connection asks for the layout.
+        if dials > 1 {
+            return Answer::Silence;
+        }
+        whole.answer(address, words)
+    });
+    let refused = fakes
+        .open("redis-cluster://n1:1", IfUnreachable::Fail)
+        .await;
+    connecting::assert_not_applied(&refused.map(drop).unwrap_err(), "redis://n1:1: no answer");
+}
+
 /// The script may have written before it missed the key, whatever the last attempt answers.
 #[tokio::test(start_paused = true)]
 async fn a_call_that_was_stopped_in_its_middle_is_never_called_not_applied() {

@@ -261,10 +261,7 @@ async fn a_replica_is_refused_where_a_primary_is_needed() {
         server.welcome(&welcome);
         let primary_only = server.remote().primary_only();
         for (remote, is_connected) in [(primary_only, is_fit), (server.remote(), true)] {
-            let opened = remote
-                .open(None, &Handle::current(), SECOND)
-                .await
-                .map(drop);
+            let opened = remote.open(&[], &Handle::current(), SECOND).await.map(drop);
             assert_eq!(opened.is_ok(), is_connected, "{role}: {opened:?}");
             if let Err(error) = opened {
                 assert_not_applied(&error, "not a primary");

@@ -116,7 +116,7 @@ impl State {
 }
 
 async fn open(remote: &Remote) -> Result<Opened, CallError> {
-    remote.open(None, &Handle::current(), SECOND).await
+    remote.open(&[], &Handle::current(), SECOND).await
 }
 
 fn protocol(opened: &Opened) -> Protocol {

@@ -362,7 +362,7 @@ async fn every_cause_of_a_failed_start_is_named() {
     if cfg!(feature = "tls") {
         cases.push((
             format!("rediss-sentinel://{here}/locks"),
-            "cannot connect to rediss://",
+            "does this port speak TLS?",
         ));
     }
     for (url, cause) in cases {
@@ -390,4 +390,43 @@ async fn every_cause_of_a_failed_start_is_named() {
             "{url}: {refused:?}"
         );
     }
+}
+
+/// A plain server or sentinel takes a TLS handshake for the begin of a command, and stays silent. The limit of `connect`
+/// is that of each attempt, so no attempt has ended by then.
+#[tokio::test]
+#[cfg(feature = "tls")]
+async fn a_silent_server_may_not_speak_tls() {
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let here = silent.local_addr().unwrap();
+    for url in [
+        format!("rediss://{here}"),
+        format!("rediss-sentinel://{here}/locks"),
+        format!("rediss-cluster://{here}"),
+    ] {
+        let setup = Setup {
+            tls: Some(tls::system()),
+            ..setup(TIMING, Arc::<Recorder>::default(), &Handle::current())
+        };
+        let deployment = crate::Deployment::parse(&url).unwrap();
+        let refused = Transport::connect(deployment, setup, IfUnreachable::Fail).await;
+        let text = format!("{:?}", refused.map(drop).unwrap_err());
+        let cause = format!("cannot connect to rediss://{here}: no answer");
+        assert!(text.contains(&cause), "{url}: {text}");
+        assert!(text.contains("does this port speak TLS?"), "{url}: {text}");
+    }
+}
+
+/// The attempt to reach it begins later than the limit of `connect`.
+#[tokio::test(start_paused = true)]
+async fn a_primary_that_is_silent_is_the_cause() {
+    let world = Deployment::new();
+    let inside = world.clone();
+    let fakes = Fakes::new(move |address, words| match address {
+        "a:1" => Answer::Silence,
+        _ => inside.answer(address, words),
+    });
+    let refused = fakes.strict().open(URL, IfUnreachable::Fail).await;
+    let refused = refused.map(drop);
+    connecting::assert_not_applied(&refused.unwrap_err(), "redis://a:1: no answer");
 }

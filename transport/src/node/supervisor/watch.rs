@@ -14,6 +14,7 @@ use crate::handshake::primary;
 use crate::login::{Login, Validity};
 use crate::node::generation::OTHER_TARGET;
 use crate::node::shared::Target;
+use crate::stream::SHARED;
 use crate::{CallError, Fault};
 
 /// How long a runtime may be blocked before its connections move to our own.
@@ -83,11 +84,11 @@ impl Supervisor {
                 return pending().await;
             };
             sleep(RESOLVE.mul_f64(0.8 + 0.4 * fastrand::f64())).await;
-            if remote.dial.has_left(peer, own).await != Some(true) {
+            if !remote.dial.has_left(peer, own).await {
                 continue;
             }
             let limit = self.shared.setup.timing.connect;
-            let Ok(met) = remote.open_on(own, own, None, limit).await else {
+            let Ok(met) = remote.open_on(own, own, None, SHARED, limit).await else {
                 continue;
             };
             if met.greeting.server.has_other_run_id(&known) {
