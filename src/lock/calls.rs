@@ -197,6 +197,12 @@ impl<G: Guard> Lock<G> {
 
     /// Takes the lock if it is free, without waiting.
     ///
+    /// While a server does not answer, this takes up to twice the
+    /// [`command_timeout`](crate::ClientBuilder::command_timeout): once for the client's own releases of the lock, if
+    /// some are on their way, and once for the reply. For a shorter bound of one call, use
+    /// [`try_lock`](Lock::try_lock) with a short wait, which then takes at most half a second longer than that wait.
+    /// Or put any call of this crate into `tokio::time::timeout`: the client undoes what a dropped call has begun.
+    ///
     /// # Redis cost
     ///
     /// 1 round trip.

@@ -71,6 +71,7 @@ mod restore;
 mod semaphores;
 mod service_faults;
 mod shape;
+mod silent_server;
 mod suspension;
 mod tokens;
 mod undeclared_keys;
@@ -689,5 +690,9 @@ leasehold_testbed::behaviours! {
         a_key_of_another_kind_in_its_place_harms_nobody,
         foreign_text_in_a_description_is_not_passed_on,
         waiters_are_listed,
+    }
+    silent_server {
+        a_try_takes_at_most_two_timeouts_of_a_command,
+        a_call_may_have_a_shorter_bound,
     }
 }
