@@ -74,7 +74,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// - [`Error::Config`]: the URL cannot be used, or there is no tokio runtime.
+    /// - [`Error::Config`]: the URL cannot be used, or there is no tokio runtime with timers and I/O.
     /// - [`Error::Unavailable`]: no server answered within the connect timeout.
     /// - [`Error::Protocol`]: the server refused the user, the password or the database.
     pub async fn connect(url: &str) -> Result<Client, Error> {

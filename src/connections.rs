@@ -7,7 +7,7 @@ use crate::client_id::is_uuid;
 use crate::error::Error;
 use crate::protocol::{Unexpected, Value};
 use crate::session::calls::Calls;
-use crate::transport::{DeploymentKind, Lane};
+use crate::transport::DeploymentKind;
 
 /// A connection to a server, as `CLIENT LIST` shows it; see
 /// [`Client::connections`](crate::Client::connections).
@@ -85,9 +85,7 @@ pub(crate) async fn list(calls: &Calls) -> Result<Vec<Connection>, Error> {
     }
     let asked = transport.all_nodes().into_iter().map(|node| async move {
         let server = transport.server_of(node);
-        let reply = transport
-            .command(node, Lane::Caller, &[b"CLIENT", b"LIST"])
-            .await;
+        let reply = calls.command(node, &[b"CLIENT", b"LIST"]).await;
         let name: Arc<str> = Arc::from(&*server);
         // The call takes nothing, so a lost reply leaves nothing in doubt.
         let reply =

@@ -15,13 +15,12 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep};
-
 use crate::error::Error;
 use crate::protocol::kind::Kind;
 use crate::protocol::resource::Resource;
 use crate::protocol::waits::{self, HeldLock, LongWait};
 use crate::session::Handle;
+use crate::timer::{Instant, sleep};
 
 use cycles::{Edges, cycles};
 

@@ -82,6 +82,12 @@
 //! The client cleans up on its own, without the caller's runtime. It repeats a release until Redis confirms
 //! it or the lease is certainly over.
 //!
+//! # Runtimes
+//!
+//! A client is made within a tokio runtime that has timers and I/O (`enable_all`). Any executor may poll its calls. While
+//! the runtime of a client runs nothing, a call with a bound still ends, and its error says why. On a server, the
+//! connections move to the client's own thread after some seconds.
+//!
 //! # Fork
 //!
 //! A client works only in the process that made it. In a forked child, its calls send nothing and fail with
@@ -141,7 +147,7 @@ mod telemetry;
 mod wake;
 
 use leasehold_transport as transport;
-use leasehold_transport::sync;
+use leasehold_transport::{sync, timer};
 
 pub use client::{Client, ClientBuilder};
 pub use error::{Cause, ConfigError, Error};

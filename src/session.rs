@@ -51,14 +51,15 @@ use crate::failover::Failover;
 use crate::lease::{Lease, LossReason};
 use crate::stats::{Counters, Stats};
 use crate::telemetry::Telemetry;
+use crate::timer;
 use crate::transport::Transport;
 use crate::wake::Wake;
 
 use attendance::Attendance;
 use background::Running;
-use calls::Calls;
 use calls::idempotency::ReplyKeys;
 use calls::life::{End, Life};
+use calls::{Calls, MadeIn};
 use holds::Holds;
 use holds::contention::Contention;
 use holds::descriptions::Descriptions;
@@ -168,6 +169,7 @@ pub(crate) struct Parts {
     pub(crate) counters: Arc<Counters>,
     pub(crate) settings: Settings,
     pub(crate) client_id: ClientId,
+    pub(crate) made_in: MadeIn,
 }
 
 impl Session {
@@ -181,6 +183,7 @@ impl Session {
             outages: reported.outages,
             reply_times: reported.reply_times,
             life: Life::new(),
+            made_in: parts.made_in,
             sessions: reported.sessions,
             client_id: parts.client_id,
             client_text: parts.client_id.to_string().into(),
@@ -221,14 +224,15 @@ impl Session {
         // Tokio's timers reach only about two years.
         let limit = Instant::now() + deadline.min(Lease::MAX);
         life.stop(Some(limit));
-        if tokio::time::timeout_at(limit, life.ended()).await == Ok(End::Settled) {
+        if timer::timeout_at(limit, life.ended()).await == Ok(End::Settled) {
             return Ok(());
         }
         let open = holds.cleanups.queued();
         let text = if open == 0 && holds.cleanups.may_have_left_holds() {
             "a release was refused".to_owned()
         } else {
-            format!("not confirmed within {deadline:?}: releases=`{open}`")
+            let why = self.calls.why_silent().await;
+            format!("not confirmed within {deadline:?}: releases=`{open}`{why}")
         };
         let cause = crate::error::Cause::new(text);
         Err(Error::Unknown {
@@ -269,7 +273,7 @@ fn jittered(span: Duration) -> Duration {
 /// Sleeps until `at`, or forever if there is none.
 async fn sleep_until_some(at: Option<Instant>) {
     match at {
-        Some(at) => tokio::time::sleep_until(at).await,
+        Some(at) => timer::sleep_until(at).await,
         None => std::future::pending().await,
     }
 }

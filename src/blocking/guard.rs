@@ -7,6 +7,7 @@ use super::driver::Driver;
 use crate::error::Error;
 use crate::lease::Ended;
 use crate::lock::{HoldText, LockGuard, done_unless_lost};
+use crate::timer;
 
 /// A held lock, until the guard is dropped or unlocked, with blocking methods.
 ///
@@ -112,7 +113,7 @@ impl<G: crate::Guard> Guard<G> {
     pub fn ended(&self, wait: Duration) -> Option<Ended> {
         let ended = self.inner.as_ref().ended();
         self.driver
-            .block_on(async move { tokio::time::timeout(wait, ended).await.ok() })
+            .block_on(async move { timer::timeout(wait, ended).await.ok() })
     }
 
     /// Runs `work` if the lock is held, and reports whether it was held until the end.

@@ -14,8 +14,10 @@ use crate::client_id::ClientId;
 use crate::embedded::EmbeddedRedis;
 use crate::error::{Cause, ConfigError, Error};
 use crate::session::background::{self, Thread};
+use crate::session::calls::MadeIn;
 use crate::session::{Parts, Reported, Session};
 use crate::stats::Counters;
+use crate::timer;
 use crate::transport::{CallError, Fault, IfUnreachable, Runtimes, Servers, Setup, Transport};
 
 impl ClientBuilder {
@@ -34,7 +36,7 @@ impl ClientBuilder {
     /// # Errors
     ///
     /// - [`Error::Config`]: a setting is out of range, with its value and its limits, or there is no tokio
-    ///   runtime. Nothing was sent.
+    ///   runtime with timers and I/O. Nothing was sent.
     /// - [`Error::Requirements`]: the deployment gives less than required.
     /// - [`Error::Unavailable`]: no server answered within the connect timeout.
     /// - [`Error::Protocol`]: the server refused the user, the password, the database, scripts, or to wait for the
@@ -81,6 +83,10 @@ impl ClientBuilder {
         let settings = self.settings()?;
         let deployment = self.deployment.clone()?;
         let (runtimes, thread) = self.runtimes()?;
+        let made_in = MadeIn {
+            runtime: runtimes.caller.clone(),
+            runs_all: thread.is_none() && self.streams.are_of_an_engine(),
+        };
         #[cfg(feature = "metrics")]
         crate::telemetry::describe(crate::stats::METRICS);
         let counters = Arc::<Counters>::default();
@@ -111,29 +117,34 @@ impl ClientBuilder {
             counters,
             settings,
             client_id,
+            made_in,
         });
         let thread = thread.map(|thread| thread.serve(session.clone()));
         if thread.is_none() {
             let serving = background::serve(session.clone());
             #[cfg(feature = "test-util")]
             let serving = self.gate.clone().run(serving);
-            Handle::current().spawn(serving);
+            session.calls.made_in.runtime.spawn(serving);
         }
         Ok(Client::new(crate::session::Handle::new(session, thread)))
     }
 
     /// The runtimes of a client, and its own thread if it needs one.
     fn runtimes(&self) -> Result<(Runtimes, Option<Thread>), Error> {
-        let caller = Handle::try_current().ok();
-        match caller {
-            Some(caller) if self.streams.are_in_process() => {
+        let caller = Handle::try_current();
+        let caller = match (caller, self.streams.are_in_process()) {
+            (Ok(caller), true) if timer::has_timers() => {
                 let own = caller.clone();
                 return Ok((Runtimes { caller, own }, None));
             }
-            // Without a runtime, tokio would panic later.
-            None if !self.streams.are_in_process() => return Err(ConfigError::NoRuntime.into()),
-            _ => {}
-        }
+            (_, true) => None,
+            // Without a runtime, or with less, tokio would panic later.
+            (Err(_), false) => return Err(ConfigError::NoRuntime.into()),
+            (Ok(caller), false) => match timer::lacks() {
+                Some(what) => return Err(ConfigError::RuntimeLacks { what }.into()),
+                None => Some(caller),
+            },
+        };
         let no_thread = |error: std::io::Error| Error::Unavailable {
             name: Arc::from("connect"),
             cause: Cause::new(error.to_string()),
@@ -173,7 +184,7 @@ impl EmbeddedRedis {
     /// Makes a client of this engine with the default settings.
     ///
     /// Inside a tokio runtime, all its tasks run there, so that paused time applies to all of them. Outside a
-    /// runtime, they get a thread.
+    /// runtime, or in one without timers, they get a thread.
     ///
     /// # Panics
     ///

@@ -31,10 +31,11 @@ impl Streams {
     /// True if the client runs on the caller's runtime, so that paused time applies to all of its
     /// tasks.
     pub(super) fn are_in_process(&self) -> bool {
-        matches!(
-            self,
-            Streams::Engine(_) | Streams::EngineAsServer(_) | Streams::Test(_)
-        )
+        self.are_of_an_engine() || matches!(self, Streams::Test(_))
+    }
+
+    pub(in crate::client) fn are_of_an_engine(&self) -> bool {
+        matches!(self, Streams::Engine(_) | Streams::EngineAsServer(_))
     }
 
     pub(super) fn dialer(&self, runtime: &Handle) -> Option<StreamDialer> {

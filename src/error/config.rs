@@ -97,6 +97,13 @@ pub enum ConfigError {
         "no tokio runtime: connect within one, for example in `#[tokio::main]` or `Runtime::block_on`"
     )]
     NoRuntime,
+    /// The tokio runtime was built without timers or without I/O. Build it with
+    /// [`enable_all`](tokio::runtime::Builder::enable_all).
+    #[error("the tokio runtime has no {what}: build it with `enable_all`")]
+    RuntimeLacks {
+        /// What is missing: `timers`, or `I/O`.
+        what: &'static str,
+    },
     /// The text is not from [`LockGuard::hand_on`](crate::LockGuard::hand_on) of this lock.
     #[error("not a text from `hand_on`: {reason}; pass the text on unchanged")]
     HandOnText {

@@ -8,7 +8,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::{BoxFuture, join_all};
-use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::guard::multi::MultiGuard;
 use super::members::set_error_of;
@@ -19,6 +18,7 @@ use crate::session::caller::Caller;
 use crate::session::lock_settings::LockSettings;
 use crate::session::options::Options;
 use crate::session::wait::Wait;
+use crate::timer::{Instant, sleep_until, timeout_at};
 
 /// The divisor of the lease that gives a server's time to answer: a twentieth.
 const SERVER_SHARE: u32 = 20;

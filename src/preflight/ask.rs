@@ -2,7 +2,7 @@
 
 use crate::protocol::Value;
 use crate::session::Session;
-use crate::transport::{CallError, Lane, NodeId};
+use crate::transport::{CallError, NodeId};
 
 #[derive(Clone, Copy)]
 pub(super) struct Ask<'a> {
@@ -13,11 +13,7 @@ pub(super) struct Ask<'a> {
 impl Ask<'_> {
     pub(super) async fn command(self, words: &[&str]) -> Result<Value, CallError> {
         let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
-        self.session
-            .calls
-            .transport
-            .command(self.node, Lane::Caller, &words)
-            .await
+        self.session.calls.command(self.node, &words).await
     }
 
     /// The reply, if there is one.

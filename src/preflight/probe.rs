@@ -3,8 +3,6 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use tokio::time::{Instant, timeout};
-
 use super::answers::{Fields, part};
 use super::ask::Ask;
 use super::node::{
@@ -16,6 +14,7 @@ use crate::durability::Durability;
 use crate::error::Error;
 use crate::protocol::Value;
 use crate::session::Session;
+use crate::timer::{Instant, timeout};
 use crate::transport::{CallError, DeploymentKind, Lane, Transport};
 
 /// How often the round trip is measured.

@@ -49,12 +49,12 @@ use std::time::Duration;
 use futures_util::task::AtomicWaker;
 use tokio::runtime::Handle;
 use tokio::task::JoinHandle;
-use tokio::time::sleep;
 
 use super::wait::Wait;
 use crate::error::Error;
 use crate::stats::{Counters, count};
 use crate::sync::{Mutex, Notify, call_out};
+use crate::timer::sleep;
 
 /// A future that was woken and is not polled is passed over within this time.
 pub(crate) const POLL_WITHIN: Duration = Duration::from_millis(100);

@@ -2,6 +2,7 @@
 //!
 //! Nothing here knows about holds or waiters.
 
+mod bounded;
 mod durability;
 pub(super) mod idempotency;
 pub(crate) mod life;
@@ -16,7 +17,6 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use futures_util::future::{Either, ready};
-use tokio::time::{Instant, timeout_at};
 
 use super::Settings;
 use crate::client_id::ClientId;
@@ -29,8 +29,10 @@ use crate::protocol::resource::Resource;
 use crate::protocol::{Call, Unexpected, Value};
 use crate::stats::{Counters, count};
 use crate::telemetry::history::Told;
+use crate::timer::{Instant, timeout_at};
 use crate::transport::{CallError, DeploymentKind, Fault, Lane, NodeId, Sent, Transport};
 use crate::wake::Wake;
+pub(crate) use bounded::MadeIn;
 use idempotency::ReplyKeys;
 use life::Life;
 use outages::Outages;
@@ -44,6 +46,7 @@ pub(crate) struct Calls {
     pub(super) outages: Arc<Outages>,
     pub(super) reply_times: Arc<ReplyTimes>,
     pub(crate) life: Life,
+    pub(crate) made_in: MadeIn,
     pub(crate) sessions: Arc<Sessions>,
     /// The first half of every field of this client on the wire.
     pub(super) client_id: ClientId,
@@ -87,12 +90,14 @@ impl Calls {
             return Err(CallError::Closed);
         }
         count(&self.counters.calls);
-        self.transport.call_node(node, Lane::Caller, call).await
+        let reply = self.transport.call_node(node, Lane::Caller, call);
+        self.bounded(reply).await
     }
 
     /// A command other than a script on one node.
     pub(crate) async fn command(&self, node: NodeId, words: &[&[u8]]) -> Result<Value, CallError> {
-        self.transport.command(node, Lane::Caller, words).await
+        let reply = self.transport.command(node, Lane::Caller, words);
+        self.bounded(reply).await
     }
 
     /// Await it at once: the time of the reply is counted from here.
@@ -108,7 +113,10 @@ impl Calls {
         let sent = Instant::now();
         let told = self.settings.telemetry.history.sends(&call);
         let (reply, meant) = match self.guarded(call) {
-            Ok((call, meant)) => (Either::Left(self.transport.call(lane, call)), meant),
+            Ok((call, meant)) => {
+                let reply = self.bounded(self.transport.call(lane, call));
+                (Either::Left(reply), meant)
+            }
             Err(error) => (Either::Right(ready(Err(error))), None),
         };
         reply.map(move |reply| {
@@ -163,11 +171,12 @@ impl Calls {
         call: Call,
     ) -> impl Future<Output = Result<Value, CallError>> {
         let reply = self.call(Lane::Caller, call);
-        let lost = |_| Err(CallError::Unknown(Fault("no reply within the wait".into())));
         match limit {
-            Some(limit) => {
-                Either::Left(timeout_at(limit, reply).map(move |reply| reply.unwrap_or_else(lost)))
-            }
+            Some(limit) => Either::Left(timeout_at(limit, reply).then(async |reply| match reply {
+                Ok(reply) => reply,
+                // Boxed, because every waiter would keep space for it.
+                Err(_) => Err(Box::pin(self.lost("no reply within the wait")).await),
+            })),
             None => Either::Right(reply),
         }
     }

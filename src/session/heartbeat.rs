@@ -14,13 +14,13 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use tokio::time::{sleep, timeout};
 
 use super::calls::Calls;
 use super::holds::Holds;
 use super::local_queue::RedisQueue;
 use crate::protocol::fair::{self, QueuePosition};
 use crate::protocol::resource::{QueueName, Resource};
+use crate::timer::{sleep, timeout};
 use crate::transport::Lane;
 
 use timetable::Timetable;

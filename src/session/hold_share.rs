@@ -17,7 +17,7 @@ use super::holds::release::pending::PendingRelease;
 use super::local_queue::FreeFor;
 use super::request::Request;
 use crate::error::Error;
-use crate::transport::{CallError, Fault};
+use crate::timer;
 
 pub(crate) struct HoldShare {
     handle: Arc<Handle>,
@@ -158,10 +158,10 @@ impl HoldShare {
 async fn settled_elsewhere(holds: &Holds, hold: &Arc<Hold>) -> Result<(), Error> {
     lost_before_its_release(hold)?;
     let limit = holds.calls.settings.command_timeout;
-    if let Ok(done) = tokio::time::timeout(limit, hold.settled()).await {
+    if let Ok(done) = timer::timeout(limit, hold.settled()).await {
         return done;
     }
-    let fault = CallError::Unknown(Fault("it goes on in the background".into()));
+    let fault = holds.calls.lost("it goes on in the background").await;
     Err(Error::from_call(
         &hold.resource.name,
         hold.longest_lease(),

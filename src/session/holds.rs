@@ -13,8 +13,6 @@ pub(super) mod watchdog;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::{Instant, timeout_at};
-
 use super::calls::Calls;
 use super::hold::{Hold, InDoubt};
 use super::local_queue::{FreeFor, LocalQueues};
@@ -25,6 +23,7 @@ use crate::protocol::kind::Kind;
 use crate::protocol::resource::Resource;
 use crate::protocol::{Call, Unexpected, Value, lock};
 use crate::stats::count;
+use crate::timer::{Instant, timeout_at};
 use contention::Contention;
 use descriptions::Descriptions;
 use forced::ClientChannel;

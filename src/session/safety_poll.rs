@@ -13,7 +13,6 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use futures_util::future::join_all;
 use futures_util::stream::FuturesUnordered;
-use tokio::time::{Instant, sleep, timeout};
 
 use super::jittered;
 use crate::lease::LossReason;
@@ -21,6 +20,7 @@ use crate::protocol::existence;
 use crate::protocol::resource::Resource;
 use crate::stats::count;
 use crate::telemetry::Gauges;
+use crate::timer::{Instant, sleep, timeout};
 use crate::transport::{CallError, Lane};
 
 /// Keys in one call.

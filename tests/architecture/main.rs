@@ -108,6 +108,47 @@ fn all_locks_are_those_of_sync() {
     assert!(found.is_empty(), "use those of `crate::sync` in {found:?}");
 }
 
+/// tokio's own timers panic on another executor, and any executor may poll a call. The other files of the transport run on
+/// the client's runtimes only.
+#[test]
+fn timers_of_callers_are_those_of_timer() {
+    const TIMERS: [&str; 3] = ["sleep", "timeout", "interval"];
+    const CALLERS: [&str; 4] = [
+        "node.rs",
+        "control.rs",
+        "cluster/calls.rs",
+        "cluster/channels.rs",
+    ];
+    let callers = CALLERS.map(|file| folder(TRANSPORT).join(file));
+    let is_timer = |line: &str| {
+        let code = line.split("//").next().unwrap_or_default();
+        code.contains("tokio::time::") && TIMERS.iter().any(|timer| code.contains(timer))
+    };
+    let (mut found, mut files) = (Vec::new(), 0);
+    for src in [LIBRARY, TRANSPORT] {
+        each_source(&folder(src), &mut |path, text| {
+            if src == TRANSPORT && !callers.iter().any(|caller| caller == path) {
+                return;
+            }
+            files += 1;
+            // Unit tests come last, in modules of the same file.
+            let in_tests = |line: &&str| line.starts_with("mod ") && line.ends_with('{');
+            if text
+                .lines()
+                .take_while(|line| !in_tests(line))
+                .any(is_timer)
+            {
+                found.push(path.display().to_string());
+            }
+        });
+    }
+    assert!(
+        files > 150,
+        "only {files} files were found: the look at the sources is wrong"
+    );
+    assert!(found.is_empty(), "use those of `crate::timer` in {found:?}");
+}
+
 fn without_tests(text: &str) -> &str {
     let parts = text.split_once("\n#[cfg(test)]\nmod ");
     parts.map_or(text, |(code, _)| code)

@@ -13,12 +13,14 @@ mod async_code;
 mod connecting;
 mod ends;
 mod exclusion;
+mod executors;
 mod family;
 mod harness;
 mod loss;
 mod process;
 mod sections;
 mod settings;
+mod standstill;
 
 leasehold_testbed::behaviours! {
     thread on leasehold_testbed::Bed::server;
@@ -87,5 +89,20 @@ leasehold_testbed::behaviours! {
         an_owner_takes_both_sides_again,
         a_quorum_is_held_on_every_server,
         connections_outlive_the_last_blocking_value,
+    }
+    executors {
+        every_kind_is_waited_for,
+        a_reader_waits_for_a_writer,
+        permits_are_waited_for,
+        a_latch_is_waited_for,
+        work_runs_under_a_lock,
+        a_server_that_stands_still_is_not_waited_for,
+        a_shutdown_is_waited_for,
+    }
+    standstill {
+        an_acquisition_ends_within_its_bound,
+        a_question_ends_within_its_bound,
+        a_preflight_ends_within_its_bound,
+        a_guard_ends_within_its_bound,
     }
 }

@@ -250,11 +250,11 @@ impl Connection {
     }
 
     /// Ends the calls that are older than `limit`.
-    pub(super) fn expire(&self, limit: Duration, observer: &dyn SubscriptionObserver) {
+    pub(super) fn expire(&self, limit: Duration, why: &str, observer: &dyn SubscriptionObserver) {
         let Some(oldest) = Instant::now().checked_sub(limit) else {
             return;
         };
-        let fault = Fault(format!("no answer within {} ms", limit.as_millis()));
+        let fault = Fault(format!("no answer within {} ms{why}", limit.as_millis()));
         let mut notifications = Vec::new();
         {
             // LOCKS: outbox, then ledger. Both are held, so that no byte is taken while calls are

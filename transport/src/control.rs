@@ -3,8 +3,6 @@
 
 use std::sync::Arc;
 
-use tokio::time::{Duration, timeout};
-
 use super::abilities::Known;
 use super::connection::{Carries, Connection, drive};
 use super::handshake::not_connected;
@@ -15,6 +13,7 @@ use super::setup::Setup;
 use super::stream::SHARED;
 use super::subscriptions::SubscriptionRegistry;
 use super::task::AbortOnDrop;
+use crate::timer::{Duration, timeout};
 use crate::{CallError, Fault, Lane, Missed, PubSub, TransportEvents};
 
 pub(super) struct ControlConnection {

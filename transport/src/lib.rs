@@ -93,6 +93,7 @@ pub mod sync;
 mod task;
 #[cfg(test)]
 mod tests;
+pub mod timer;
 #[cfg(feature = "tls")]
 mod tls;
 mod transport;

@@ -28,7 +28,6 @@ use std::sync::atomic::Ordering;
 
 use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinHandle;
-use tokio::time::{Duration, timeout};
 
 use self::shared::{PAUSE_MAX, PAUSE_MIN, PILOT, Progress, Shared, not_now, position};
 use self::supervisor::{DrivenBy, DrivenConnection, Supervisor};
@@ -40,6 +39,7 @@ pub(super) use super::request::answer;
 use super::request::{CallOutcome, KeyForm, SubscribeOutcome};
 use super::setup::Setup;
 use crate::sync::Mutex;
+use crate::timer::{Duration, timeout};
 
 #[cfg(all(test, shuttle))]
 pub(super) use self::generation::give_up;

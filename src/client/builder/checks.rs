@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::ClientBuilder;
-use crate::client::streams::Streams;
 use crate::client_id::ClientId;
 use crate::clock::{Clock, Counts};
 use crate::error::ConfigError;
@@ -22,9 +21,10 @@ const NAME_MAX: usize = 64;
 
 impl ClientBuilder {
     fn clock(&self) -> Clock {
-        let clock = Clock::new(match self.streams {
-            Streams::Engine(_) | Streams::EngineAsServer(_) => Counts::TimerTime,
-            _ => Counts::AllTime,
+        let clock = Clock::new(if self.streams.are_of_an_engine() {
+            Counts::TimerTime
+        } else {
+            Counts::AllTime
         });
         #[cfg(feature = "test-util")]
         let clock = clock.on(&self.machine);

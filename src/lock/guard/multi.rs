@@ -6,12 +6,12 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
-use tokio::time::{Instant, timeout_at};
 
 use super::LockGuard;
 use crate::error::Error;
 use crate::lease::{Ended, HoldState, LossReason};
 use crate::session::hold::Hold;
+use crate::timer::{Instant, timeout_at};
 
 /// When enough members have agreed, slower servers get as long again as those took, plus this time.
 const GRACE: Duration = Duration::from_millis(2);

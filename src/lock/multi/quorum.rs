@@ -3,8 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::{Instant, timeout_at};
-
 use super::{MultiLock, SERVER_SHARE, pause};
 use crate::error::{Cause, Error};
 use crate::lease::Lease;
@@ -14,6 +12,7 @@ use crate::session::holds::in_the_way::WaiterInRounds;
 use crate::session::options::Options;
 use crate::session::retry_delay::GrowingPause;
 use crate::session::wait::Wait;
+use crate::timer::{Instant, timeout_at};
 use crate::transport::{Fault, Lane};
 
 /// The default pause between two rounds. It is random, so that rivals that each took a part drift apart.
@@ -183,9 +182,11 @@ impl MultiLock {
                     Wait::Once | Wait::Forever => share,
                 };
                 // CANCEL: a grant that comes later is undone.
-                let answer =
-                    timeout_at(limit, Box::pin(member.set.take_member(once.clone()))).await;
-                let answer = answer.unwrap_or_else(|_| Err(member.too_slow()));
+                let answer = timeout_at(limit, Box::pin(member.set.take_member(once.clone())));
+                let answer = match answer.await {
+                    Ok(answer) => answer,
+                    Err(_) => Err(member.too_slow().await),
+                };
                 answer.map_err(|error| Refusal { member: at, error })
             });
         gather(asked, self.required).await
@@ -219,12 +220,16 @@ impl Lock {
 
     /// The error of a member that took longer than its share. The reason may be that it waits for the end of its own
     /// last attempt, which the server has not confirmed: then the connection says more.
-    fn too_slow(&self) -> Error {
+    async fn too_slow(&self) -> Error {
         let fault = self.set.singles().into_iter().find_map(|single| {
             let key = &single.resource.as_ref().ok()?.key;
             single.handle.calls().transport.fault(Lane::Caller, key)
         });
-        let slow = || "no answer within its part of the lease".to_owned();
+        let why = match (&fault, self.set.singles().first()) {
+            (None, Some(single)) => single.handle.calls().why_silent().await,
+            _ => "",
+        };
+        let slow = || format!("no answer within its part of the lease{why}");
         Error::Unavailable {
             name: Arc::from(self.name()),
             cause: Cause::new(fault.map_or_else(slow, |Fault(text)| text)),

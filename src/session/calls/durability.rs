@@ -16,10 +16,7 @@ impl Calls {
         }
         let words = durability.without_replicas().command();
         let words: Vec<_> = words.iter().map(String::as_bytes).collect();
-        let reply = self
-            .transport
-            .command(NodeId::default(), Lane::Caller, &words);
-        match reply.await {
+        match self.command(NodeId::default(), &words).await {
             Err(CallError::Refused(fault)) if !fault.is_missing_right() => {
                 Err(CallError::Refused(fault))
             }
@@ -59,10 +56,9 @@ impl Calls {
     ) -> Result<(), CallError> {
         let words = durability.command();
         let words: Vec<_> = words.iter().map(String::as_bytes).collect();
-        let reply = self
-            .transport
-            .command(self.transport.node_of(key), lane, &words)
-            .await;
+        let node = self.transport.node_of(key);
+        let reply = self.transport.command(node, lane, &words);
+        let reply = self.bounded(reply).await;
         let acknowledged = match reply {
             Ok(reply) => copies(durability, &reply),
             Err(error @ (CallError::Closed | CallError::Forked)) => return Err(error),

@@ -5,6 +5,7 @@ use std::time::Duration;
 use tokio::sync::futures::Notified;
 
 use crate::sync::Notify;
+use crate::timer;
 
 #[derive(Debug, Default)]
 pub(crate) struct Outages {
@@ -32,6 +33,6 @@ impl Outage<'_> {
     /// Returns when a connection has become usable, or after `limit`.
     pub(crate) async fn over_within(self, limit: Duration) {
         // The caller tries again in both cases.
-        drop(tokio::time::timeout(limit, self.0).await);
+        drop(timer::timeout(limit, self.0).await);
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::Hold;
 use crate::lease::Ended;
 use crate::sync::Notify;
+use crate::timer;
 
 impl Hold {
     /// Resolves when the hold has ended, however it ended.
@@ -28,7 +29,7 @@ impl Hold {
             tokio::select! {
                 biased;
                 () = changed => {}
-                () = tokio::time::sleep_until(end) => {}
+                () = timer::sleep_until(end) => {}
             }
         }
     }

@@ -8,7 +8,6 @@
 use std::sync::Arc;
 
 use futures_util::future::join_all;
-use tokio::time::{Instant, timeout};
 
 use super::Holds;
 use crate::error::Error;
@@ -19,6 +18,7 @@ use crate::protocol::resource::Resource;
 use crate::session::calls::Calls;
 use crate::session::hold::{Description, Hold};
 use crate::sync::{Mutex, Notify};
+use crate::timer::{Instant, timeout};
 use crate::transport::Lane;
 
 /// Holds in one call.

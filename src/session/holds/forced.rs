@@ -12,12 +12,12 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use tokio::time::sleep;
 
 use super::Holds;
 use crate::protocol::forced::channels;
 use crate::session::calls::Calls;
 use crate::sync::Notify;
+use crate::timer::sleep;
 use crate::transport::CallError;
 
 /// The pause between two looks at the holds. A hold that lasts for twice as long is seen at two of them.

@@ -9,7 +9,6 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use futures_util::future::join_all;
 use futures_util::stream::FuturesUnordered;
-use tokio::time::{Instant, timeout};
 
 use super::Holds;
 use crate::durability::Durability;
@@ -18,6 +17,7 @@ use crate::session::calls::reclaim::Task;
 use crate::session::hold::Hold;
 use crate::session::retry::Retry;
 use crate::session::sleep_until_some;
+use crate::timer::{Instant, sleep, timeout};
 use crate::transport::{CallError, Fault, Lane};
 
 /// Holds that one call brings. Such a call keeps Redis busy for a few milliseconds at most.
@@ -77,7 +77,7 @@ async fn work(holds: &Holds, copies: Durability, key: Arc<str>) -> Arc<str> {
             Task::Wait(_) | Task::Nothing => return key,
         };
         if failed {
-            tokio::time::sleep(retry.next_pause()).await;
+            sleep(retry.next_pause()).await;
         }
     }
 }

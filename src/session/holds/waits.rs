@@ -15,13 +15,12 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep, timeout};
-
 use super::Holds;
 use crate::protocol::description::purpose_in;
 use crate::protocol::waits::{self, HeldLock, LongWait};
 use crate::session::caller::Caller;
 use crate::session::hold::Hold;
+use crate::timer::{Instant, sleep, timeout};
 use crate::transport::{CallError, Lane};
 
 /// A shorter wait is not said. A multi lock waits for a second at most while it holds other members, so such a

@@ -13,7 +13,6 @@
 //! undo. All attempts together take at most the time of one call, and at most [`REDIRECTS_MAX`] redirects.
 
 use tokio::sync::oneshot;
-use tokio::time::{Duration, Instant, sleep, timeout_at};
 
 use super::keyslot::keyslot;
 use super::redirect::Redirect;
@@ -21,6 +20,7 @@ use super::{Shared, retired};
 use crate::Call;
 use crate::node::{Node, answer};
 use crate::request::{CallOutcome, KeyForm};
+use crate::timer::{Duration, Instant, sleep, timeout_at};
 use crate::{CallError, Fault, Lane, Role};
 
 /// How often one call is sent again because of MOVED and ASK.

@@ -19,7 +19,6 @@ use std::sync::Arc;
 
 use futures_util::future::join_all;
 use tokio::sync::{Notify, oneshot};
-use tokio::time::{Duration, Instant, sleep, timeout, timeout_at};
 
 use super::calls::{REDIRECTS_MAX, redirected};
 use super::map::SlotMap;
@@ -27,6 +26,7 @@ use super::redirect::Redirect;
 use super::{Shared, keyslot};
 use crate::request::SubscribeOutcome;
 use crate::sync::Mutex;
+use crate::timer::{Duration, Instant, sleep, timeout, timeout_at};
 use crate::{CallError, Fault, Lane, Missed, PubSub, Role, TransportEvents};
 
 /// The pause before a round that follows a failure.

@@ -31,6 +31,7 @@ use crate::connection::Connection;
 use crate::login::{Login, Validity};
 use crate::pacer::Pacer;
 use crate::task::AbortOnDrop;
+use crate::timer::why_silent;
 use crate::{Fault, Missed, Role};
 
 /// After a connection that lived this long, the next attempt does not back off.
@@ -277,13 +278,8 @@ impl Supervisor {
     /// Whether the runtime of the connection works. Our own runtime does, because it runs this very task.
     pub(super) async fn runtime_responds(&self) -> bool {
         self.driven_by == DrivenBy::OwnThread
-            || responds(&self.shared.setup.runtimes.caller, RESPONSE_MAX).await
+            || why_silent(&self.shared.setup.runtimes.caller, RESPONSE_MAX)
+                .await
+                .is_empty()
     }
-}
-
-/// True if a runtime still runs tasks and reads its sockets.
-async fn responds(runtime: &Handle, limit: Duration) -> bool {
-    // tokio polls the sockets before it runs a task again that has yielded.
-    let mut task = AbortOnDrop(runtime.spawn(tokio::task::yield_now()));
-    matches!(timeout(limit, &mut task.0).await, Ok(Ok(())))
 }

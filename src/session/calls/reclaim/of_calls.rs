@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use tokio::time::{Instant, timeout_at};
-
 use super::{Meant, Trust};
 use crate::error::{ConfigError, Error};
 use crate::protocol::Call;
@@ -11,6 +9,7 @@ use crate::protocol::kind::Kind;
 use crate::protocol::reclaim::{self, REGISTRATIONS, Rule};
 use crate::protocol::resource::Resource;
 use crate::session::calls::Calls;
+use crate::timer::{Instant, timeout_at};
 use crate::transport::{CallError, Fault};
 
 impl Calls {

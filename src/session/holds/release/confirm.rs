@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep_until};
-
 use super::early::Early;
 use super::under_way::ReleaseUnderWay;
 use crate::protocol::read_write;
@@ -15,6 +13,7 @@ use crate::session::hold::InDoubt;
 use crate::session::holds::Holds;
 use crate::session::retry::Retry;
 use crate::stats::count;
+use crate::timer::{Instant, sleep_until};
 use crate::transport::{CallError, Lane};
 
 const PAUSE_FIRST: Duration = Duration::from_millis(20);

@@ -10,7 +10,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use tokio::time::{Instant, timeout_at};
 
 use crate::clock::Moment;
 use crate::lease::LossReason;
@@ -19,6 +18,7 @@ use crate::protocol::{self, replies};
 use crate::session::hold::{Hold, VERIFICATION};
 use crate::session::jittered;
 use crate::stats::count;
+use crate::timer::{Instant, timeout_at};
 use crate::transport::{CallError, Epoch, Fault, Lane};
 
 /// Redis entries renewed by one call. Such a call keeps Redis busy for a few milliseconds at most.

@@ -8,13 +8,14 @@ use std::future::pending;
 
 use tokio::time::{Duration, Instant, sleep, timeout};
 
-use super::{DrivenConnection, End, LASTING, PILOT, Supervisor, responds};
+use super::{DrivenConnection, End, LASTING, PILOT, Supervisor};
 use crate::connection::Connection;
 use crate::handshake::primary;
 use crate::login::{Login, Validity};
 use crate::node::generation::OTHER_TARGET;
 use crate::node::shared::Target;
 use crate::stream::SHARED;
+use crate::timer::why_silent;
 use crate::{CallError, Fault};
 
 /// How long a runtime may be blocked before its connections move to our own.
@@ -109,9 +110,8 @@ impl Supervisor {
                 sleep(next).await;
                 continue;
             }
-            // The result does not matter: the runtime has had its time.
-            responds(self.runtime(), limit).await;
-            connection.expire(limit, &*self.shared.subscriptions);
+            let why = why_silent(self.runtime(), limit).await;
+            connection.expire(limit, why, &*self.shared.subscriptions);
         }
     }
 

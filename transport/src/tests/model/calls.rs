@@ -109,7 +109,7 @@ fn supervise(made: &Made, registry: &SubscriptionRegistry) -> bool {
     for _ in 0..draw(4) {
         pause();
         if draw(2) == 0 {
-            made.connection.expire(Duration::ZERO, registry);
+            made.connection.expire(Duration::ZERO, "", registry);
         }
     }
     pause();

@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep_until};
-
 use super::Cleanup;
 use crate::protocol::resource::Resource;
 use crate::protocol::{Call, semaphore};
@@ -12,6 +10,7 @@ use crate::session::holds::Holds;
 use crate::session::holds::release::confirm::{Path, confirm, give_up, patient};
 use crate::session::holds::release::under_way::ReleaseUnderWay;
 use crate::stats::count;
+use crate::timer::{Instant, sleep_until};
 use crate::transport::{CallError, Lane};
 
 pub(super) async fn settle(holds: &Holds, cleanup: Cleanup) {
