@@ -10,7 +10,7 @@ use super::script::scripts;
 use super::{Arg, Call, Field, Publish};
 
 scripts! {
-    ACQUIRE = "lock_acquire" from "lock/acquire.lua" "lock/waiters.lua" "lock/list.lua";
+    ACQUIRE = "lock_acquire" from "lock/acquire.lua" "shared/may.lua" "waiters/listening.lua" "lock/waiters.lua" "lock/list.lua";
     FORCE_RELEASE = "lock_force_release" from "shared/tell_clients.lua" "lock/force_release.lua";
     INSPECT = "lock_inspect" from "shared/clock.lua" "shared/may.lua" "description/described.lua" "lock/inspect.lua", reads_undeclared_keys;
     LINGER = "lock_linger" from "lock/linger.lua";
@@ -34,14 +34,21 @@ pub(super) static CALLS: Calls = Calls {
     renewal_keys,
 };
 
-fn acquire(resource: &Resource, _publish: Publish, args: &AcquireArgs<'_>) -> Call {
+fn acquire(resource: &Resource, publish: Publish, args: &AcquireArgs<'_>) -> Call {
     let mut all = args.owner_and_lease();
     if let Queueing::Beside(question) = args.queueing {
         let lease = args.lease.min(args.claim).as_millis();
         all.push(Arg::Text(Arc::from(format!("{question}:{lease}"))));
+        all.extend(resource.publish_args(publish));
     }
     call(&ACQUIRE, resource.keys(), all)
 }
+
+/// The longest list beside a lock.
+pub(crate) const LISTED: u32 = 8;
+
+/// The message that a release has given the lock to a waiter, for those that cannot be listed.
+pub(crate) const GIVEN_TO_ANOTHER: &[u8] = b"1";
 
 /// A release has given the lock to a waiter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -70,7 +70,7 @@ pub(crate) fn tokens(reply: Value, locks: usize) -> Result<Option<Vec<Option<i64
     };
     let token = |reply: &Value| match acquired(reply.clone()) {
         Ok(Acquired::Yes(token)) => Some(token),
-        Ok(Acquired::HeldFor(_) | Acquired::Listed(_) | Acquired::Never(_)) | Err(_) => None,
+        Ok(_) | Err(_) => None,
     };
     let tokens = match answers.split_first() {
         Some((Value::Int(count), answers)) if answers.len() == locks => answers

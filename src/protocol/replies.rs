@@ -18,8 +18,19 @@ pub(crate) enum Acquired {
     HeldFor(Option<Duration>),
     /// The same, and a release may give it to this owner.
     Listed(Option<Duration>),
+    /// The same, but so many others are listed that this owner is not.
+    NoRoom(Option<Duration>, Crowd),
     /// A semaphore never has that many permits: its limit, or `None` if it has no number at all.
     Never(Option<u32>),
+}
+
+/// Who else waits beside a lock whose list is full.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Crowd {
+    /// How often in a row a release has given the lock to a waiter.
+    pub(crate) streak: u32,
+    /// How many clients listen; zero if that is not known.
+    pub(crate) clients: u32,
 }
 
 /// The reply to a take-over.
@@ -69,6 +80,11 @@ fn listed(reply: &Value) -> Option<Acquired> {
     match reply {
         Value::Array(parts) => match parts.as_slice() {
             [Value::Int(left), Value::Int(1)] => Some(Acquired::Listed(span(*left))),
+            [Value::Int(left), Value::Int(streak), Value::Int(clients)] => {
+                let streak = u32::try_from(*streak).ok()?;
+                let clients = u32::try_from(*clients).unwrap_or(0);
+                Some(Acquired::NoRoom(span(*left), Crowd { streak, clients }))
+            }
             _ => None,
         },
         _ => None,
@@ -260,6 +276,9 @@ mod tests {
         assert_eq!(released(Value::Int(0)), Ok(Released::Free { receivers: 0 }));
         let numbers = |all: &[i64]| Value::Array(all.iter().copied().map(Value::Int).collect());
         assert_eq!(acquired(numbers(&[1000, 1])), Ok(Acquired::Listed(second)));
+        let crowd = |streak, clients| Acquired::NoRoom(second, Crowd { streak, clients });
+        assert_eq!(acquired(numbers(&[1000, 3, 64])), Ok(crowd(3, 64)));
+        assert_eq!(acquired(numbers(&[1000, 0, -1])), Ok(crowd(0, 0)));
         assert_eq!(renewed(numbers(&[2]), 2), Ok(vec![true, true]));
         assert_eq!(renewed(numbers(&[1, 2]), 2), Ok(vec![true, false]));
         assert_eq!(renewed(numbers(&[0, 1]), 1), Ok(vec![false]));

@@ -295,10 +295,8 @@ impl<'a> QueueSlot<'a> {
                 Pause::Ask { by_message } => {
                     woken = by_message;
                     let may_yield = woken && !self.waiter.is_told_of_a_grant();
-                    if may_yield && attempt.is_listed() {
-                        // The release has told all instead of giving the lock to a waiter. So
-                        // those that are not listed have a turn.
-                        self.yields(&mut Yield::to_unlisted()).await;
+                    if may_yield && let Some(mut yielding) = attempt.yields() {
+                        self.yields(&mut yielding).await;
                     } else if let Some(yielding) = yielding.as_mut().filter(|_| may_yield)
                         && yielding.goes_on()
                     {

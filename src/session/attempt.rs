@@ -42,8 +42,10 @@ pub(super) struct Attempt<'a> {
     listens: bool,
     /// Who must be subscribed for that.
     heard_by: HeardBy,
-    /// By the last reply, a release may give the lock to this attempt.
-    listed: bool,
+    /// By the last reply, releases give the lock to waiters: to this one, or to others that came before.
+    beside_a_list: bool,
+    /// How many messages to all it lets pass, because the list was full when it came.
+    lets_pass: Option<u32>,
     /// This acquisition may have a place in Redis.
     queued_in_redis: bool,
     /// The servers that sent messages before the last call, if that asked for a place from which a message may come.
@@ -76,7 +78,8 @@ impl<'a> Attempt<'a> {
             in_flight: None,
             doubt: None,
             listens: false,
-            listed: false,
+            beside_a_list: false,
+            lets_pass: None,
             heard_by,
             queued_in_redis: false,
             asked_for_place: None,
@@ -128,7 +131,7 @@ impl<'a> Attempt<'a> {
             _ => reply,
         };
         let acquired = self.understood(reply, replies::acquired)?;
-        self.listed = matches!(acquired, Acquired::Listed(_));
+        self.reads_list(&acquired);
         match acquired {
             Acquired::Yes(_) if self.request.resource.kind == Kind::Latch => {
                 self.doubt = None;
@@ -138,7 +141,7 @@ impl<'a> Attempt<'a> {
                 self.make_durable(before).await?;
                 self.grant(sent, token).map(Answer::Granted)
             }
-            Acquired::HeldFor(left) | Acquired::Listed(left) => {
+            Acquired::HeldFor(left) | Acquired::Listed(left) | Acquired::NoRoom(left, _) => {
                 self.has_place(sent);
                 self.took_nothing();
                 self.request.met(left);

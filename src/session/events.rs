@@ -11,8 +11,7 @@ use super::holds::forced::ClientChannel;
 use super::holds::recent_releases::RecentReleases;
 use super::holds::watchdog::Watchdog;
 use super::subscriptions::Subscriptions;
-use crate::protocol::forced::ToClient;
-use crate::protocol::{fair, forced};
+use crate::protocol::forced::{self, ToClient};
 use crate::stats::Counters;
 use crate::telemetry::{self, Telemetry};
 use crate::transport::{Lane, Missed, TransportEvents};
@@ -50,14 +49,12 @@ impl Reported {
 impl TransportEvents for Reported {
     fn message(&self, channel: &str, payload: &[u8]) {
         if !forced::is_of_a_client(channel) {
-            let granted = fair::granted_for(payload);
-            return self.subscriptions.message(channel, granted);
+            return self.subscriptions.message(channel, payload);
         }
         match forced::to_client(payload) {
             Some(ToClient::Given(channel, given)) => self.subscriptions.given(channel, &given),
             Some(ToClient::ForWaiter(channel, message)) => {
-                let granted = fair::granted_for(message.as_bytes());
-                self.subscriptions.message(channel, granted);
+                self.subscriptions.message(channel, message.as_bytes());
             }
             Some(ToClient::Forced(key)) => self.watchdog.ask_again(key),
             None => {}

@@ -31,7 +31,8 @@ use tokio::time::Instant;
 
 use super::local_queue::Waiter;
 use crate::protocol::calls::HeardBy;
-use crate::protocol::lock::Given;
+use crate::protocol::fair;
+use crate::protocol::lock::{GIVEN_TO_ANOTHER, Given};
 use crate::stats::Counters;
 use crate::sync::Map;
 use crate::transport::{CallError, Missed, Transport};
@@ -236,12 +237,16 @@ impl Drop for Listener<'_> {
 
 impl Subscriptions {
     /// A message came on a channel. It may say for how long it grants a fair lock.
-    pub(super) fn message(&self, channel: &str, granted: Option<Duration>) {
+    pub(super) fn message(&self, channel: &str, payload: &[u8]) {
         let listeners = self
             .channels
             .get(channel)
             .map(|entry| entry.listeners.clone());
-        let listeners = listeners.unwrap_or_default();
+        let mut listeners = listeners.unwrap_or_default();
+        if payload == GIVEN_TO_ANOTHER {
+            listeners.retain(|(_, waiter)| !waiter.may_be_listed());
+        }
+        let granted = fair::granted_for(payload);
         self.counters.wakes.add(listeners.len() as u64);
         for (_, waiter) in listeners {
             waiter.hears(channel, granted);

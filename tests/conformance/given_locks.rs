@@ -6,11 +6,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
 
-use futures::future::select_all;
+use futures::future::{join_all, select_all};
+use leasehold::test_util::{Delay, Faults};
 use leasehold::{Client, Ended, Error, HoldState, Lease, LockGuard, LossReason};
-use leasehold_testbed::{Bed, SOON, eventually, ms, timed, until_listed, within};
+use leasehold_testbed::{Bed, Place, SOON, eventually, ms, timed, until_listed, within};
 use tokio::task::JoinHandle;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use crate::faulty_connection::FaultyConnection;
 
@@ -151,34 +152,6 @@ pub(crate) async fn waiters_get_it_in_the_order_in_which_they_came(bed: Bed) {
         guard = served("in order", waiter).await;
     }
     guard.unlock().await.unwrap();
-    is_free(&bed).await;
-}
-
-/// After a message to all, the list is empty, and the quickest asks first. It would always be the same one.
-pub(crate) async fn who_has_asked_more_often_goes_first(bed: Bed) {
-    if bed.is_cluster() {
-        return;
-    }
-    let holder = client(&bed).await;
-    let clients = [bed.client().await, bed.client().await];
-    let guard = holder.lock("x").lock().await.unwrap();
-    let first = waits(&bed, &clients[0], Lease::Renewed).await;
-    let all_ask = || bed.publish("redisson_lock__channel:{x}", "0");
-    let questions = || listed(&bed).first().map_or(0, |(question, ..)| *question);
-    while questions() < 5 {
-        let before = questions();
-        all_ask();
-        eventually("it asks again", async || questions() > before).await;
-    }
-    bed.command(&["HSET", "x", guard.owner(), "1;0;"]);
-    let quicker = waits(&bed, &clients[1], Lease::Renewed).await;
-    all_ask();
-    eventually("both are listed", async || listed(&bed).len() == 2).await;
-    guard.unlock().await.unwrap();
-    for waiter in [first, quicker] {
-        let guard = served("in the order in which they came", waiter).await;
-        guard.unlock().await.unwrap();
-    }
     is_free(&bed).await;
 }
 
@@ -534,17 +507,15 @@ async fn listens(client: &Client) -> (Taking,) {
     (waiter,)
 }
 
-/// A hold with a full list of waiters, each of which has asked this many times, and one more waiter that may ask for a place.
-async fn beside_a_full_list(bed: &Bed, questions: u64) -> (LockGuard, Taking) {
-    let (one, other) = (client(bed).await, bed.client().await);
-    let guard = one.lock("x").lock().await.unwrap();
-    let (first, _) = waits(bed, &other, Lease::Renewed).await;
-    first.abort();
-    eventually("it has left", async || listed(bed).is_empty()).await;
-    let entry = |number| format!("{questions}:2000:00000000-0000-0000-0000-000000000000:{number};");
-    let full: String = (0..64).map(entry).collect();
-    bed.command(&["HSET", "x", guard.owner(), &format!("1;0;{full}")]);
-    (guard, listens(&other).await.0)
+/// A holder, and so many other clients whose waiters are listed.
+async fn with_waiters(bed: &Bed, number: usize) -> (Client, LockGuard, Vec<(Taking, String)>) {
+    let holder = client(bed).await;
+    let guard = holder.lock("x").lock().await.unwrap();
+    let mut waiters = Vec::new();
+    for _ in 0..number {
+        waiters.push(waits(bed, &bed.client().await, Lease::Renewed).await);
+    }
+    (holder, guard, waiters)
 }
 
 /// The list has an end. Who finds no room is woken by the message to all.
@@ -552,31 +523,146 @@ pub(crate) async fn who_finds_no_room_waits_all_the_same(bed: Bed) {
     if bed.is_cluster() {
         return;
     }
-    let (guard, next) = beside_a_full_list(&bed, 1).await;
+    let (_holder, mut guard, mut waiters) = with_waiters(&bed, 8).await;
+    let next = listens(&bed.client_without_polls().await).await.0;
     sleep(ms(100)).await;
-    assert_eq!(listed(&bed).len(), 64);
+    assert_eq!(listed(&bed).len(), 8);
+    let last = waiters.pop().expect("the eighth").0;
+    for waiter in waiters {
+        guard.unlock().await.unwrap();
+        guard = served("in order", waiter).await;
+    }
     guard.unlock().await.unwrap();
-    let guard = timed("the next", next).await.0.unwrap().unwrap();
-    guard.unlock().await.unwrap();
+    each_has_its_turn([last, next]).await;
     is_free(&bed).await;
 }
 
-/// The last of those that have asked less often loses its place.
-pub(crate) async fn who_has_asked_more_often_finds_room(bed: Bed) {
+async fn each_has_its_turn(waiters: impl IntoIterator<Item = Taking>) {
+    let turn = async |taking: Taking| taking.await.unwrap().unwrap().unlock().await;
+    timed("turns", join_all(waiters.into_iter().map(turn))).await;
+}
+
+/// However many find no room, they are no reason to tell all sooner.
+pub(crate) async fn a_full_list_is_given_to_its_end(bed: Bed) {
     if bed.is_cluster() {
         return;
     }
-    let (guard, next) = beside_a_full_list(&bed, 0).await;
-    let first = || listed(&bed).first().map_or(0, |(number, ..)| *number);
-    eventually("it is the first", async || first() > 0).await;
-    let entries = listed(&bed);
-    assert_eq!(entries.len(), 64);
-    assert!(entries[63].2.ends_with(":62"), "{:?}", entries[63]);
+    let (_holder, mut guard, mut waiters) = with_waiters(&bed, 8).await;
+    let last = waiters.pop().expect("the eighth").0;
+    let mut crowd = Vec::new();
+    for _ in 0..6 {
+        crowd.push(listens(&bed.client_without_polls().await).await.0);
+    }
+    for (streak, waiter) in (1..=7).zip(waiters) {
+        guard.unlock().await.unwrap();
+        guard = served("in order", waiter).await;
+        let given = beside(&bed);
+        assert!(given.starts_with(&format!("1;{streak};")), "{given}");
+    }
     guard.unlock().await.unwrap();
-    let guard = timed("the next", next).await.0.unwrap().unwrap();
-    assert!(beside(&bed).starts_with("1;1;"), "it was given");
+    crowd.push(last);
+    each_has_its_turn(crowd).await;
+}
+
+/// Who has just had its turn lets the message pass after which those ask that came before it.
+pub(crate) async fn who_finds_no_room_lets_earlier_waiters_go_first(bed: Bed) {
+    if bed.is_cluster() {
+        return;
+    }
+    let (holder, guard, mut waiters) = with_waiters(&bed, 8).await;
     guard.unlock().await.unwrap();
-    is_free(&bed).await;
+    let guard = served("the first", waiters.remove(0)).await;
+    let again = listens(&holder).await.0;
+    sleep(ms(100)).await;
+    assert_eq!(listed(&bed).len(), 7, "there is no room for it");
+    let all_ask = async || {
+        bed.command(&["HSET", "x", guard.owner(), "1;0;"]);
+        bed.publish("redisson_lock__channel:{x}", "0");
+        eventually("those that came before", async || listed(&bed).len() >= 7).await;
+    };
+    all_ask().await;
+    if bed.is_embedded() {
+        assert_eq!(listed(&bed).len(), 7, "it lets the message pass");
+    }
+    // If nothing is published, it asks all the same.
+    eventually("it asks", async || listed(&bed).len() == 8).await;
+    guard.unlock().await.unwrap();
+    let earlier = waiters.into_iter().map(|(taking, _)| taking);
+    each_has_its_turn(earlier.chain([again])).await;
+}
+
+/// A waiter that lets others go first after a message to all hears at once that a release has given it the lock.
+pub(crate) async fn a_yielding_waiter_takes_what_it_is_given(bed: Bed) {
+    if bed.is_cluster() {
+        return;
+    }
+    let (_holder, guard, mut waiters) = with_waiters(&bed, 1).await;
+    bed.publish("redisson_lock__channel:{x}", "0");
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
+    let from = Instant::now();
+    guard.unlock().await.unwrap();
+    let guard = served("the next", waiters.remove(0)).await;
+    if bed.is_embedded() {
+        assert_eq!(from.elapsed(), Duration::ZERO);
+    }
+    guard.unlock().await.unwrap();
+}
+
+/// If the waiter that is given the lock is dead, nothing is published when that ends. So a client without an entry, like
+/// those of Redisson, hears of the grant, and learns how short its lease is.
+pub(crate) async fn who_is_not_listed_is_told_of_a_short_lease(bed: Bed) {
+    if bed.is_cluster() {
+        return;
+    }
+    let one = client(&bed).await;
+    let (other, line) =
+        FaultyConnection::with(&bed, |builder| builder.safety_poll(Duration::from_secs(60))).await;
+    let third = bed.client_without_polls().await;
+    let long = Lease::Fixed(Duration::from_secs(600));
+    let guard = one.lock("x").acquire().lease(long).await.unwrap();
+    let (dead, field) = waits(&bed, &other, Lease::Renewed).await;
+    let lock = third.fenced_lock("x");
+    let last = tokio::spawn(async move { lock.lock().await });
+    eventually("it waits", async || third.stats().listeners == 1).await;
+    line.lose_messages();
+    guard.unlock().await.unwrap();
+    assert!(bed.command(&["HGET", "x", &field]).starts_with("1;1;"));
+    line.die();
+    let guard = within(bed.late(CLAIM + 100), "the last", last).await;
+    guard.unwrap().unwrap().unlock().await.unwrap();
+    dead.abort();
+}
+
+/// A grant that ends before its waiter can ask would keep the lock from all others.
+pub(crate) async fn who_is_too_far_away_for_its_claim_is_not_listed(bed: Bed) {
+    let Place::Embedded(engine) = &bed.place else {
+        return;
+    };
+    let one = client(&bed).await;
+    let guard = one.lock("x").lock().await.unwrap();
+    for (way, entries) in [(10, 1), (90, 0)] {
+        let (other, _link) =
+            FaultyConnection::with(&bed, |builder| builder.fair_claim(ms(100))).await;
+        let delay = Delay::between(ms(way), ms(way));
+        let far = Faults {
+            request: delay,
+            reply: delay,
+            ..Faults::default()
+        };
+        engine.links().pop().unwrap().set_faults(far, 1);
+        let next = listens(&other).await.0;
+        for _ in 0..5 {
+            sleep(ms(500)).await;
+            bed.publish("redisson_lock__channel:{x}", "0");
+        }
+        sleep(ms(500)).await;
+        assert_eq!(listed(&bed).len(), entries, "{way} ms away");
+        next.abort();
+        eventually("it has left", async || listed(&bed).is_empty()).await;
+    }
+    guard.unlock().await.unwrap();
 }
 
 /// Who looks at the lock sees its holder, and no list.

@@ -12,7 +12,7 @@
 use std::io::{self, Read as _, Write as _};
 use std::net;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ use tokio::io::{DuplexStream, copy_bidirectional, duplex};
 use tokio::net::TcpStream;
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::Notify;
-use tokio::time::advance;
+use tokio::time::{advance, sleep};
 
 /// So many that maps and buffers are full, scripts are loaded and channels are known.
 const WARM_UP: u32 = 100;
@@ -56,16 +56,22 @@ pub(crate) enum Operation {
     FairHandOver,
     /// A hold is renewed.
     Renewal,
+    /// Two clients always want the same lock, and one of them gets it.
+    TurnOfTwo,
+    /// The same with 64 clients.
+    TurnOfMany,
     /// The queue of a fair lock is lost, and one of its waiters goes back.
     LostPlace,
 }
 
 impl Operation {
-    pub(crate) const ALL: [Self; 5] = [
+    pub(crate) const ALL: [Self; 7] = [
         Self::Pair,
         Self::HandOver,
         Self::FairHandOver,
         Self::Renewal,
+        Self::TurnOfTwo,
+        Self::TurnOfMany,
         Self::LostPlace,
     ];
 
@@ -75,8 +81,14 @@ impl Operation {
             Self::HandOver => "hand-over",
             Self::FairHandOver => "fair hand-over",
             Self::Renewal => "renewal",
+            Self::TurnOfTwo => "turn among 2 clients",
+            Self::TurnOfMany => "turn among 64 clients",
             Self::LostPlace => "lost place",
         }
+    }
+
+    fn clients(self) -> usize {
+        if self == Self::TurnOfMany { 64 } else { 2 }
     }
 
     pub(crate) fn named(name: &str) -> Self {
@@ -88,7 +100,7 @@ impl Operation {
 pub(crate) struct Prepared {
     runtime: Runtime,
     operation: Operation,
-    clients: [Client; 2],
+    clients: Vec<Client>,
     /// What is renewed.
     guards: Vec<LockGuard>,
     server: Arc<Server>,
@@ -119,8 +131,10 @@ impl Prepared {
             builder.connect().await
         };
         let (clients, guards) = runtime.block_on(async {
-            let clients = [connect().await, connect().await];
-            let clients = clients.map(|client| client.expect("a client"));
+            let mut clients = Vec::new();
+            for _ in 0..operation.clients() {
+                clients.push(connect().await.expect("a client"));
+            }
             let mut guards = Vec::new();
             if operation == Operation::Renewal {
                 for number in 0..RENEWED {
@@ -156,7 +170,7 @@ impl Prepared {
     }
 
     pub(crate) fn run(&self, times: u32) {
-        let [one, other] = &self.clients;
+        let (one, other) = (&self.clients[0], &self.clients[1]);
         let server = &*self.server;
         self.runtime.block_on(async {
             match self.operation {
@@ -170,6 +184,9 @@ impl Prepared {
                     hand_overs(server, sides, times).await;
                 }
                 Operation::Renewal => renewals(server, one, times).await,
+                Operation::TurnOfTwo | Operation::TurnOfMany => {
+                    turns(server, &self.clients, times).await;
+                }
                 Operation::LostPlace => losses(server, times).await,
             }
         });
@@ -225,6 +242,30 @@ async fn hand_overs(server: &Server, sides: [(&Client, Lock); 2], times: u32) {
 
 async fn locked(lock: Lock) -> LockGuard {
     lock.lock().await.expect("locked")
+}
+
+/// All clients always want the lock, each for a step.
+async fn turns(server: &Server, clients: &[Client], times: u32) {
+    fastrand::seed(1);
+    let begun = Arc::new(AtomicU32::new(0));
+    let turns = |client: &Client| {
+        let (lock, begun) = (client.lock("x"), begun.clone());
+        async move {
+            while begun.fetch_add(1, Ordering::Relaxed) < times {
+                let guard = locked(lock.clone()).await;
+                sleep(STEP).await;
+                guard.unlock().await.expect("unlocked");
+            }
+        }
+    };
+    let tasks: Vec<_> = clients
+        .iter()
+        .map(|client| Handle::current().spawn(turns(client)))
+        .collect();
+    for task in tasks {
+        server.until(STEP, || task.is_finished()).await;
+        task.await.expect("no panic");
+    }
 }
 
 /// All locks are renewed together, as often as it takes.

@@ -1,9 +1,9 @@
-//! A release of a plain lock gives it to the next waiter of this library, and tells a thread that waits beside it nothing.
-//! When each waiter has been given it once, a release tells all.
+//! A release of a plain lock gives it to the next waiter of this library. A thread that waits beside it hears of that, and asks
+//! in vain. When each waiter has been given it once, a release tells all that the lock is free.
 
 use std::time::Duration;
 
-use leasehold::{Client, Lock, LockGuard};
+use leasehold::{Client, Lease, Lock, LockGuard};
 use leasehold_testbed::{SOON, connected, ms, until_listed};
 use tokio::task::JoinHandle;
 
@@ -81,6 +81,32 @@ async fn a_thread_is_not_passed_over_twice_in_a_row() {
     eprintln!("in {ROUNDS} rounds: given {given} times, {turns} turns of the thread");
     assert_ne!(given, 0);
     guard.unlock().await.expect("unlock");
+    joined("the thread", thread).await;
+}
+
+/// Nothing is published when the short lease of the waiter ends. All that the thread knew was the long lease before it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_thread_does_not_sleep_beside_a_waiter_that_died() {
+    let mut harness = Harness::start().await;
+    if harness.server.is_cluster() {
+        return; // there every release tells all
+    }
+    let [one, other] = two_clients(&harness).await.map(|client| client.lock("x"));
+    let mut observer = Observer::of(&harness.server.url());
+    let long = Lease::Fixed(Duration::from_secs(600));
+    let guard = one.acquire().lease(long).await.expect("lock");
+    // From now on, releases look for waiters.
+    listed(&mut observer, &other).await.abort();
+    let mut dead = Observer::of(&harness.server.url());
+    let uuid = "0b4e4b9c-9a1f-4c0e-8f6a-0c5f9d6b0f11";
+    dead.ask(&format!("SUBSCRIBE leasehold_client:{{{uuid}}}"))
+        .await;
+    let thread = thread_waits(&mut harness).await;
+    let held = format!("HSET x {} 1;0;1:2000:{uuid}:1;", guard.owner());
+    observer.ask(&held).await;
+    guard.unlock().await.expect("unlock");
+    let given = beside(&mut observer).await;
+    assert!(given.starts_with("1;1;"), "{given}");
     joined("the thread", thread).await;
 }
 

@@ -1,9 +1,15 @@
 -- The field of a holder has its count, and then, if lock_acquire has written it, how often in a row a release has given
--- the lock to a waiter, and the waiters of other clients, the first one first:
+-- the lock to a waiter, and the next waiters of other clients, the first one first:
 --   <holds>;<streak>;<question>:<lease_ms>:<owner>;...
 -- They end with the hold, so who finds the lock free has no entry anywhere. Other holders have a number only: those of
 -- Redisson, whose releases expect it, and those of other kinds, whose releases look for nobody.
-local MOST_WAITERS = 64
+
+-- After so many grants in a row, all may ask. So the list has room for those that can still be given the lock, and one
+-- more, because a waiter may be gone. It is written anew each time, and would cost more with each client that waits.
+local LONGEST_STREAK = 7
+local function room_after(streak)
+  return LONGEST_STREAK + 1 - streak
+end
 
 -- The count, the streak and the entries; nil beside another holder.
 local function waiters_in(value)
@@ -29,16 +35,3 @@ local function entry_of(entries, owner)
     end
   end
 end
-
--- Lets `change` alter the entries beside the only holder. True if it did. A full server refuses to keep them. Then the
--- message to all wakes who is not listed, and who has left may be given the lock for a claim.
-local function change_waiters(key, change)
-  local fields = redis.call('hgetall', key)
-  local holds, streak, entries = waiters_in(#fields == 2 and fields[2] or '')
-  if not holds or not change(entries) then
-    return false
-  end
-  local kept = redis.pcall('hset', key, fields[1], value_of(holds, streak, entries))
-  return type(kept) == 'number'
-end
-

@@ -41,6 +41,9 @@ impl<'a> QueueSlot<'a> {
                 biased;
                 () = sleep_until_some(until) => break,
                 () = self.waiter.changed() => {
+                    if self.waiter.is_told_of_a_grant() {
+                        break;
+                    }
                     if Instant::now() > from {
                         yielded = Yielded::ForOthers;
                         if !yielding.goes_on() {

@@ -7,8 +7,10 @@ use super::Attempt;
 use crate::clock::Moment;
 use crate::protocol::calls::{HeardBy, Queueing};
 use crate::protocol::kind::Kind;
+use crate::protocol::lock::LISTED;
+use crate::protocol::replies::Acquired;
 use crate::session::hold::Hold;
-use crate::session::local_queue::Waiter;
+use crate::session::local_queue::{Waiter, Yield};
 use crate::session::subscriptions::Listener;
 use crate::transport::Lane;
 
@@ -42,7 +44,10 @@ impl Attempt<'_> {
     /// Who does not listen yet has just come, and most of those find the lock free.
     fn beside(&mut self, waiter: &Waiter) -> Queueing {
         self.asked_for_place = None;
-        let may_be_given = self.listens && self.holds.calls.gives_locks();
+        let (calls, terms) = (&self.holds.calls, self.request.terms);
+        // A lease that is over before the waiter can ask would be in everybody's way.
+        let lasts = calls.grace() <= terms.first_lease().min(calls.settings.fair_claim);
+        let may_be_given = self.listens && lasts && calls.gives_locks();
         if !may_be_given || !self.holds.client_channel.is_heard_or_wanted() {
             return Queueing::Not;
         }
@@ -68,9 +73,29 @@ impl Attempt<'_> {
         }
     }
 
-    /// True if the last reply said that a release may give the lock to this attempt.
-    pub(in crate::session) fn is_listed(&self) -> bool {
-        self.listed
+    /// What a reply says of the list beside a plain lock. All that find no room would ask after each message, and most in
+    /// vain. So each lets as many messages pass as there are lists of others, once. Those that come together, before any
+    /// release, choose at random.
+    pub(super) fn reads_list(&mut self, acquired: &Acquired) {
+        self.beside_a_list = matches!(acquired, Acquired::Listed(_) | Acquired::NoRoom(..));
+        if let Acquired::NoRoom(_, crowd) = acquired {
+            let lists = crowd.clients.saturating_sub(1) / LISTED;
+            let chosen = || match crowd.streak {
+                0 => fastrand::u32(0..=lists),
+                _ => lists,
+            };
+            self.lets_pass.get_or_insert_with(chosen);
+        }
+    }
+
+    /// A release has told all instead of giving the lock to a waiter, so those that cannot be listed have a turn, or waiters
+    /// that came before this one.
+    pub(in crate::session) fn yields(&mut self) -> Option<Yield> {
+        let rounds = self.lets_pass.as_mut().map_or(0, std::mem::take);
+        self.beside_a_list.then(|| match rounds {
+            0 => Yield::to_unlisted(),
+            _ => Yield::to_rounds(rounds),
+        })
     }
 
     /// True if the waiter can listen without a call.

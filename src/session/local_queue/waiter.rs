@@ -174,6 +174,12 @@ impl Waiter {
         }
     }
 
+    /// Releases give the lock to this waiter too, so it need not know to whom else they give it.
+    pub(crate) fn may_be_listed(&self) -> bool {
+        let ticket = self.ticket.lock();
+        ticket.as_ref().is_some_and(|ticket| ticket.question > 0)
+    }
+
     /// A message came on a channel that the waiter listens to. It may say that the lock was granted, to the field that the
     /// channel names: this one, or one that the waiter had before.
     pub(crate) fn hears(&self, channel: &str, granted: Option<Duration>) {

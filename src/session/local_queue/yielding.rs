@@ -16,6 +16,8 @@ use crate::session::jittered;
 pub(crate) const SHORTEST: Duration = Duration::from_micros(500);
 /// The longest yield: a round trip of a client that is far away.
 const LONGEST: Duration = Duration::from_millis(128);
+/// If nobody has the lock for so long, the next ones may take it that otherwise let others go first.
+const ROUND: Duration = Duration::from_millis(64);
 /// A turn lasts at least this many times as long as the yield before it.
 const TURN: u32 = 4;
 /// The same after a yield that nobody used although all were notified: the others do not want the
@@ -115,6 +117,11 @@ impl Yield {
     pub(crate) fn to_unlisted() -> Self {
         let doublings = fastrand::u32(1..).trailing_zeros();
         Yield::to(1, SHORTEST * (1 << doublings.min(8)))
+    }
+
+    /// Lets those go first that came before, for so many messages to all. Each time, a list of waiters is served.
+    pub(crate) fn to_rounds(number: u32) -> Self {
+        Yield::to(number.into(), ROUND * number.min(16))
     }
 
     /// One of the other clients has had the lock. False if it was the last.

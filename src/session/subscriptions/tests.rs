@@ -13,7 +13,7 @@ use crate::session::wait::Wait;
 async fn a_waiter_that_leaves_while_it_is_woken_does_not_wait_for_itself() {
     for tell in [
         |all: &Subscriptions| all.missed(Missed::All),
-        |all: &Subscriptions| all.message("c", None),
+        |all: &Subscriptions| all.message("c", b"0"),
     ] {
         let subscriptions = Subscriptions::new(Arc::default());
         let client = EmbeddedRedis::new().client();
