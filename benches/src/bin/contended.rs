@@ -1,6 +1,7 @@
 //! What one contended lock costs the server.
 //!
 //! ```text
+//! cargo run --release -p leasehold-bench --bin contended -- turns 2 8 32 64
 //! cargo run --release -p leasehold-bench --bin contended -- lost-queue 500 2000 5000
 //! ```
 //!
@@ -10,6 +11,8 @@
 mod lost_queue;
 #[path = "contended/server_cost.rs"]
 mod server_cost;
+#[path = "contended/turns.rs"]
+mod turns;
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
@@ -17,13 +20,14 @@ type Failure = Box<dyn std::error::Error + Send + Sync>;
 async fn main() -> Result<(), Failure> {
     let arguments: Vec<_> = std::env::args().skip(1).collect();
     let Some((what, numbers)) = arguments.split_first() else {
-        return Err("expected: lost-queue NUMBER..".into());
+        return Err("expected: lost-queue NUMBER.. or turns NUMBER..".into());
     };
     let numbers: Vec<usize> = numbers
         .iter()
         .map(|number| number.parse())
         .collect::<Result<_, _>>()?;
     match what.as_str() {
+        "turns" => turns::table(&numbers).await,
         "lost-queue" => lost_queue::table(&numbers).await,
         other => Err(format!("nothing is measured by the name {other}").into()),
     }

@@ -215,3 +215,23 @@ async fn a_claim_that_is_granted_late_is_given_back() {
     let no_claim = async || client.locks("job@*").await.expect("asked").is_empty();
     eventually("it is no claim", no_claim).await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_claim_that_comes_late_is_in_nobodys_way() {
+    if is_missing() {
+        return;
+    }
+    let server = Server::start();
+    let builder = Client::builder(&server.url()).command_timeout(ms(200));
+    let client = builder.connect().await.expect("connects");
+    for pause in [300, 500, 700, 900, 1100, 1500, 2000] {
+        let (job, tick) = (once(&client), now());
+        server.pause();
+        let resume = async {
+            sleep(ms(pause)).await;
+            server.resume();
+        };
+        let (ran, ()) = tokio::join!(job.at_most(tick, async || ()), resume);
+        assert_eq!(ran.expect("asked"), Ran::Here(()), "after {pause} ms");
+    }
+}

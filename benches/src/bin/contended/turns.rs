@@ -58,7 +58,10 @@ async fn row(size: usize) -> Result<String, Failure> {
     }
     sleep(BEGIN).await;
     let counts = || turns.iter().map(|turns| turns.load(Relaxed));
-    let (from, sent) = (counts().collect::<Vec<_>>(), sent_to_replicas(&mut outside)?);
+    let (from, sent) = (
+        counts().collect::<Vec<_>>(),
+        sent_to_replicas(&mut outside)?,
+    );
     let (began, before) = (Instant::now(), ServerCost::of(&mut outside)?);
     sleep(MEASURED).await;
     let cost = ServerCost::of(&mut outside)?.since(before);
