@@ -94,13 +94,21 @@ async fn a_thread_does_not_sleep_beside_a_waiter_that_died() {
     let [one, other] = two_clients(&harness).await.map(|client| client.lock("x"));
     let mut observer = Observer::of(&harness.server.url());
     let long = Lease::Fixed(Duration::from_secs(600));
+    // From now on, the releases of the first client look for waiters.
+    let guard = takes(&other).await.expect("no panic");
+    let next = listed(&mut observer, &one).await;
+    guard.unlock().await.expect("unlock");
+    let guard = joined("the first client", next).await;
+    guard.unlock().await.expect("unlock");
     let guard = one.acquire().lease(long).await.expect("lock");
-    // From now on, releases look for waiters.
-    listed(&mut observer, &other).await.abort();
     let mut dead = Observer::of(&harness.server.url());
     let uuid = "0b4e4b9c-9a1f-4c0e-8f6a-0c5f9d6b0f11";
-    dead.ask(&format!("SUBSCRIBE leasehold_client:{{{uuid}}}"))
-        .await;
+    for channel in [
+        &format!("leasehold_client:{{{uuid}}}"),
+        "redisson_lock__channel:{x}",
+    ] {
+        dead.ask(&format!("SUBSCRIBE {channel}")).await;
+    }
     let thread = thread_waits(&mut harness).await;
     let held = format!("HSET x {} 1;0;1:2000:{uuid}:1;", guard.owner());
     observer.ask(&held).await;

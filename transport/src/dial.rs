@@ -116,6 +116,10 @@ impl Dial {
     pub(super) async fn connect(
         &self,
         addresses: &[SocketAddr],
+        #[cfg_attr(
+            not(feature = "tls"),
+            expect(unused_variables, reason = "only TLS reads files")
+        )]
         resolver: &Handle,
         limit: Duration,
     ) -> io::Result<(Reader, Writer, Option<SocketAddr>)> {

@@ -79,7 +79,7 @@ impl Attempt<'_> {
     pub(super) fn reads_list(&mut self, acquired: &Acquired) {
         self.beside_a_list = matches!(acquired, Acquired::Listed(_) | Acquired::NoRoom(..));
         if let Acquired::NoRoom(_, crowd) = acquired {
-            let lists = crowd.clients.saturating_sub(1) / LISTED;
+            let lists = crowd.clients / LISTED;
             let chosen = || match crowd.streak {
                 0 => fastrand::u32(0..=lists),
                 _ => lists,
