@@ -20,8 +20,7 @@ use crate::session::owner::Owner;
 ///
 /// # Fairness
 ///
-/// As in Redisson, readers overtake waiting writers. [`prefer_writers`](ReadWriteLock::prefer_writers)
-/// changes that among the waiters of one client. After a streak of hand-overs between the writers of a
+/// As in Redisson, readers overtake waiting writers. After a streak of hand-overs between the writers of a
 /// client, its waiting readers go first, just as other clients do.
 ///
 /// # Redis cost
@@ -75,16 +74,6 @@ impl ReadWriteLock {
             read: read.owned_by(owner),
             write: write.owned_by(owner),
         }
-    }
-
-    /// Lets waiting writers of this client go before readers of this value.
-    ///
-    /// An owner that already reads never queues behind them. Readers of other clients, and of values without
-    /// this setting, still overtake waiting writers.
-    #[must_use = "the lock is moved into the returned value"]
-    pub fn prefer_writers(mut self) -> Self {
-        self.read.prefer_writers();
-        self
     }
 
     /// Sets the lease of both sides. See [`Lock::with_lease`].

@@ -63,7 +63,6 @@ use calls::{Calls, MadeIn};
 use holds::Holds;
 use holds::contention::Contention;
 use holds::descriptions::Descriptions;
-use holds::in_the_way::InRounds;
 use holds::release::cleanup::Cleanups;
 use local_queue::LocalQueues;
 
@@ -198,8 +197,8 @@ impl Session {
             cleanups: Cleanups::new(),
             recent_releases: reported.recent_releases,
             descriptions: Descriptions::default(),
-            in_rounds: InRounds::default(),
             client_channel: reported.client_channel,
+            in_rounds: Arc::default(),
             contention: Contention::default(),
         };
         let attendance = Arc::default();
@@ -249,7 +248,7 @@ impl Session {
             subscriptions: holds.subscriptions.live() as u64,
             listeners: holds.subscriptions.listening() as u64,
             local_queues: holds.queues.len() as u64,
-            waiting: (holds.queues.waiting() + holds.in_rounds.waiting()) as u64,
+            waiting: (holds.queues.waiting() + Arc::strong_count(&holds.in_rounds) - 1) as u64,
             holds: holds.watchdog.len() as u64,
             releases_pending: holds.cleanups.queued(),
             ..calls.counters.snapshot()

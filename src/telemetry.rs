@@ -34,8 +34,6 @@ pub(crate) use counter::Counter;
 #[cfg(feature = "metrics")]
 pub(crate) use meters::{NameLabel, describe};
 pub(crate) use observer::{
-    Acquisition, Holding, Telemetry, connection_lost, left_behind, reconnected, waits_for_itself,
-    waits_for_own_client,
+    Acquisition, Holding, Telemetry, connection_lost, left_behind, reconnected,
 };
 pub(crate) use oldest::Gauges;
-pub(crate) use spans::is_listened as is_traced;

@@ -37,8 +37,6 @@ impl ReadWriteLock {
     settings! {
         /// Like [`ReadWriteLock::owned_by`](crate::ReadWriteLock::owned_by). Does not block.
         owned_by(owner: &Owner);
-        /// Like [`ReadWriteLock::prefer_writers`](crate::ReadWriteLock::prefer_writers). Does not block.
-        prefer_writers();
         /// Like [`ReadWriteLock::with_lease`](crate::ReadWriteLock::with_lease). Does not block.
         with_lease(lease: Duration);
         /// Like [`ReadWriteLock::with_safety_poll`](crate::ReadWriteLock::with_safety_poll). Does not block.

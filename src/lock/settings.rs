@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use super::single::SingleLock;
 use super::{Guard, Lock, LockSet};
-use crate::protocol::resource::Resource;
 use crate::session::Owner;
 use crate::session::lock_settings::OwnSettings;
 
@@ -121,12 +120,6 @@ impl<G: Guard> Lock<G> {
     #[must_use = "the lock is moved into the returned value"]
     pub fn with_retry_pause(self, first: Duration, longest: Duration) -> Self {
         self.changed_where_it_asks(&|settings| settings.retry_pause = Some((first, longest)))
-    }
-
-    pub(crate) fn prefer_writers(&mut self) {
-        if let LockSet::Single(single) = &mut self.set {
-            single.change(Resource::prefer_writers);
-        }
     }
 
     fn changed(mut self, change: &dyn Fn(&mut SingleLock)) -> Self {

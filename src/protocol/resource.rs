@@ -23,17 +23,12 @@ pub(crate) struct Resource {
     pub(crate) extra_keys: Box<[Arc<str>]>,
     /// The channel of its releases. Made when it is needed first: by a waiter, or by the release.
     channel: OnceLock<Arc<str>>,
-    /// This reader lets writers of its client go first.
-    prefers_writers: bool,
 }
 
 /// The name of a local queue. The kind is part of it, because kinds may share a Redis key.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct QueueName {
     kind: Kind,
-    /// Readers that let writers go first have their own queue, so that the other readers do not
-    /// wait behind them.
-    yielding: bool,
     key: Arc<str>,
 }
 
@@ -77,7 +72,6 @@ impl Resource {
             key,
             extra_keys,
             channel: OnceLock::new(),
-            prefers_writers: false,
         })
     }
 
@@ -104,43 +98,17 @@ impl Resource {
 
     /// The local queue of its waiters.
     pub(crate) fn queue_name(&self) -> QueueName {
-        QueueName {
-            yielding: self.prefers_writers,
-            ..self.queue_of(self.kind)
-        }
+        self.queue_of(self.kind)
     }
 
-    /// The local queue of the readers that let this writer go first.
-    pub(crate) fn queue_of_yielding_readers(&self) -> Option<QueueName> {
-        let readers = self.queue_of_readers()?;
-        Some(QueueName {
-            yielding: true,
-            ..readers
-        })
-    }
-
-    /// The local queue of the other readers, which come in directly after this writer.
+    /// The local queue of the readers, which come in directly after this writer.
     pub(crate) fn queue_of_readers(&self) -> Option<QueueName> {
         (self.kind == Kind::Write).then(|| self.queue_of(Kind::Read))
     }
 
-    /// The local queue of the writers that this reader lets go first.
-    pub(crate) fn yields_to(&self) -> Option<QueueName> {
-        self.prefers_writers.then(|| self.queue_of(Kind::Write))
-    }
-
-    /// Lets writers of the same client go first.
-    pub(crate) fn prefer_writers(&mut self) {
-        self.prefers_writers = true;
-    }
-
     fn queue_of(&self, kind: Kind) -> QueueName {
-        let (yielding, key) = (false, self.key.clone());
-        QueueName {
-            kind,
-            yielding,
-            key,
-        }
+        let key = self.key.clone();
+        QueueName { kind, key }
     }
 
     /// The key of the limit that was applied last to a semaphore. Not one of the extra keys: calls

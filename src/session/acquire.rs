@@ -92,9 +92,7 @@ async fn take(handle: &Arc<Handle>, request: &Request) -> Result<HoldShare, Erro
             OwnerRelation::Unrelated => {}
         }
         if request.wait == Wait::Once && holds.queues.is_occupied(&request.resource) {
-            if !request.lets_others_first(&holds.queues)
-                && let Some(share) = Box::pin(ask_aside(handle, request)).await?
-            {
+            if let Some(share) = Box::pin(ask_aside(handle, request)).await? {
                 return Ok(share);
             }
             return Err(request.timed_out(holds));

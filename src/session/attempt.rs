@@ -96,11 +96,6 @@ impl<'a> Attempt<'a> {
         self
     }
 
-    /// True if an earlier call may have been granted.
-    pub(super) fn is_in_doubt(&self) -> bool {
-        self.doubt.is_some()
-    }
-
     /// Where the messages to this attempt come.
     pub(super) fn source(&self) -> Source {
         Source {

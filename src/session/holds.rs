@@ -3,7 +3,6 @@
 pub(super) mod contention;
 pub(super) mod descriptions;
 pub(super) mod forced;
-pub(crate) mod in_the_way;
 pub(super) mod recent_releases;
 pub(super) mod reclaim;
 pub(crate) mod release;
@@ -13,11 +12,13 @@ pub(super) mod watchdog;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::caller::Caller;
 use super::calls::Calls;
 use super::hold::{Hold, InDoubt};
 use super::local_queue::{FreeFor, LocalQueues};
 use super::subscriptions::Subscriptions;
 use crate::error::Error;
+use crate::holder::Holder;
 use crate::lease::LossReason;
 use crate::protocol::kind::Kind;
 use crate::protocol::resource::Resource;
@@ -27,7 +28,6 @@ use crate::timer::{Instant, timeout_at};
 use contention::Contention;
 use descriptions::Descriptions;
 use forced::ClientChannel;
-use in_the_way::InRounds;
 use recent_releases::RecentReleases;
 use release::cleanup::{Cleanup, Cleanups};
 use watchdog::Watchdog;
@@ -41,8 +41,9 @@ pub(crate) struct Holds {
     /// Filled only if the deployment can fail over.
     pub(super) recent_releases: Arc<RecentReleases>,
     pub(super) descriptions: Descriptions,
-    pub(crate) in_rounds: InRounds,
     pub(super) client_channel: Arc<ClientChannel>,
+    /// A clone for each member of each quorum lock that is waited for.
+    pub(crate) in_rounds: Arc<()>,
     pub(super) contention: Contention,
 }
 
@@ -181,6 +182,15 @@ impl Holds {
     pub(super) fn was_gone(&self, hold: &Hold) {
         count(&self.calls.counters.lost);
         hold.was_gone();
+    }
+
+    /// The hold of this client that an acquisition waits for, and whether the caller has taken it. Permits are held by
+    /// many, so they are in nobody's way.
+    pub(crate) fn held_here(&self, resource: &Resource, caller: Caller) -> Option<(Holder, bool)> {
+        let is_lock = resource.kind.is_lock();
+        let found = is_lock.then(|| self.watchdog.held_under(&resource.key, Some(caller)));
+        let hold = found.flatten()?;
+        Some((self.holder(&hold), hold.taken_by() == Some(caller)))
     }
 
     /// Redis has released a hold. `told` says who received the message, this client included.

@@ -34,16 +34,15 @@
 mod in_redis;
 mod state;
 mod waiter;
-mod waiters;
 mod yielding;
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::caller::Caller;
 use super::hold::{Hold, HoldTerms};
 use crate::clock::Moment;
 use crate::protocol::kind::Contenders;
@@ -86,16 +85,17 @@ impl LocalQueues {
         let make = || LocalQueue::new(resource.clone());
         let mut queue = self.map.get_or_insert_with(&resource.queue_name(), make);
         if resource.kind.contenders() == Contenders::All {
-            queue.waiters.insert(waiter.clone());
+            queue.waiters.insert(waiter.id, waiter.clone());
             waiter.contends(None);
             return;
         }
-        queue.waiters.insert(waiter.clone());
         let QueueState::Vacant { yielding } = &mut queue.state else {
+            queue.waiters.insert(waiter.id, waiter.clone());
             return;
         };
         let yielding = yielding.take();
-        let next = queue.promote(yielding.filter(|yielding| yielding.until > Instant::now()));
+        let yielding = yielding.filter(|yielding| yielding.until > Instant::now());
+        let next = queue.is_contended_by(waiter.clone(), yielding);
         drop(queue);
         self.follow(&resource.queue_name(), next);
     }
@@ -109,28 +109,15 @@ impl LocalQueues {
                 .is_some_and(|queue| !nobody(&queue))
     }
 
-    /// True if a waiter of this client is in the queue.
-    pub(crate) fn is_waited_in(&self, queue: &QueueName) -> bool {
-        self.map.get(queue).is_some_and(|queue| queue.waiting() > 0)
-    }
-
     /// A waiter leaves without the lock. If it was the contender, the next waiter becomes that.
     pub(crate) fn leave(&self, resource: &Resource, waiter: &Arc<Waiter>) {
         self.settle(&resource.queue_name(), |queue| {
             if queue.is_contender(waiter) {
                 return queue.promote(None);
             }
-            queue.waiters.remove(waiter);
+            queue.waiters.remove(&waiter.id);
             Next::Empty
         });
-        self.nudge_readers(resource);
-    }
-
-    /// A writer has stopped waiting, so readers that let it go first may ask.
-    fn nudge_readers(&self, resource: &Resource) {
-        if let Some(readers) = resource.queue_of_yielding_readers() {
-            self.nudge(&readers);
-        }
     }
 
     /// The latch was open when the contender asked, so it is open for all waiters that came before
@@ -138,7 +125,9 @@ impl LocalQueues {
     pub(crate) fn opened(&self, resource: &Resource, contender: &Arc<Waiter>, asked: Instant) {
         let mut let_in: Vec<Arc<Waiter>> = Vec::new();
         self.settle(&resource.queue_name(), |queue| {
-            let_in = queue.waiters.take_older(asked);
+            let all = std::mem::take(&mut queue.waiters).into_iter();
+            let (older, later): (BTreeMap<_, _>, _) = all.partition(|(_, one)| one.since < asked);
+            (let_in, queue.waiters) = (older.into_values().collect(), later);
             for waiter in &let_in {
                 waiter.set_signal(WaiterSignal::Open);
             }
@@ -162,7 +151,7 @@ impl LocalQueues {
         yielded: Yielded,
     ) {
         self.settle(&resource.queue_name(), |queue| {
-            queue.waiters.remove(contender);
+            queue.waiters.remove(&contender.id);
             if !queue.is_contender(contender) {
                 return Next::Empty;
             }
@@ -173,7 +162,6 @@ impl LocalQueues {
             queue.turns.granted(yielded, resource.kind.wait_mode());
             next
         });
-        self.nudge_readers(resource);
     }
 
     /// The last guard of a hold is gone. If allowed, gives the hold that `pass` makes in its place
@@ -197,9 +185,9 @@ impl LocalQueues {
         let may_pass =
             !bounded && hold.resource.kind.hands_over() && terms.renewed && hold.can_hand_over();
         let continues = |next: &&Arc<Waiter>| next.terms.continue_lease(hold.longest_lease());
-        let next = queue.waiters.first().filter(|_| may_pass);
+        let next = queue.waiters.values().next().filter(|_| may_pass);
         let next = next.filter(continues)?.clone();
-        queue.waiters.remove(&next);
+        queue.waiters.remove(&next.id);
         hand_overs.count += 1;
         let hold = pass(next.terms);
         // The queue must know the hold before anybody else does (QUEUE-4).
@@ -328,22 +316,6 @@ impl LocalQueues {
         });
         resources.sort_by_key(|resource| resource.queue_name());
         resources
-    }
-
-    /// The locks that are waited for, with or without a question to Redis.
-    pub(crate) fn locks_with_waiters(&self) -> Vec<Arc<Resource>> {
-        self.map.collect(|_, queue| {
-            let is_waited_for = queue.resource.kind.is_lock() && queue.waiting() > 0;
-            is_waited_for.then(|| queue.resource.clone())
-        })
-    }
-
-    pub(crate) fn has_waiter_of(&self, resource: &Resource, caller: Caller) -> bool {
-        let of_caller =
-            |queue: &LocalQueue| queue.all_waiters().any(|waiter| waiter.caller == caller);
-        self.map
-            .get(&resource.queue_name())
-            .is_some_and(|queue| of_caller(&queue))
     }
 
     pub(crate) fn len(&self) -> usize {

@@ -11,7 +11,6 @@ use super::caller::Caller;
 use super::calls::Calls;
 use super::hold::{Clocks, Hold, HoldTerms};
 use super::holds::Holds;
-use super::local_queue::LocalQueues;
 use super::lock_settings::LockSettings;
 use super::proofs::{OwnerRelation, Proofs};
 use super::retry::Retry;
@@ -111,15 +110,6 @@ impl Request {
     /// The write hold under which this read hold is taken, if any.
     pub(super) fn writes_already(&self) -> Option<Arc<Hold>> {
         self.proofs.write_hold(self.client, &self.resource)
-    }
-
-    /// True if this reader should let waiting writers of this client go first.
-    pub(super) fn lets_others_first(&self, queues: &LocalQueues) -> bool {
-        let Some(writers) = self.resource.yields_to() else {
-            return false;
-        };
-        // A reader that already reads does not yield: the writers wait for it.
-        queues.is_waited_in(&writers) && !matches!(self.relation(), OwnerRelation::Concurrent)
     }
 
     /// It asks Redis, on behalf of all waiters of this client.

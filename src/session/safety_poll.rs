@@ -6,7 +6,6 @@
 //! asks for itself.
 
 use super::holds::Holds;
-use super::holds::in_the_way::InTheWay;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -39,11 +38,9 @@ pub(crate) async fn sweep(holds: &Holds) {
     let mut suspended = Duration::ZERO;
     let transport = &holds.calls.transport;
     let mut gauges = Gauges::new(|| transport.server());
-    let mut in_the_way = InTheWay::default();
     loop {
         sleep(SWEEP).await;
         gauges.set(|| transport.is_connected());
-        in_the_way.look(holds);
         let before = std::mem::replace(&mut suspended, holds.calls.settings.clock.suspended());
         if suspended > before + SUSPENSION_MIN {
             holds.watchdog.set_timers_again();

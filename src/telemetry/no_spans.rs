@@ -58,10 +58,6 @@ impl Release {
 
 pub(super) fn gave_up(_: &Subject) {}
 
-pub(super) fn waits_for_itself(_: &'static str, _: &str) {}
-
-pub(super) fn waits_for_own_client(_: &'static str, _: &str) {}
-
 pub(super) fn left_behind(_: u64, _: &str) {}
 
 pub(super) fn failed_over() {}

@@ -319,16 +319,6 @@ impl ObservedHold {
     }
 }
 
-/// A task waits for a hold that it took itself.
-pub(crate) fn waits_for_itself(kind: &'static str, name: &str) {
-    call_out(|| spans::waits_for_itself(kind, name));
-}
-
-/// Acquisitions wait for a hold of another task of their client.
-pub(crate) fn waits_for_own_client(kind: &'static str, name: &str) {
-    call_out(|| spans::waits_for_own_client(kind, name));
-}
-
 /// The last handle of a client is gone, and this many releases are not confirmed. `keys` are some of their keys.
 pub(crate) fn left_behind(releases: u64, keys: &str) {
     call_out(|| spans::left_behind(releases, keys));

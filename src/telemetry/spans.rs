@@ -161,14 +161,6 @@ pub(super) fn gave_up(subject: &Subject) {
     warn!(target: TARGET, { lock.name = &**name, lock.kind = kind }, "a release was given up: the lock is free when its lease ends");
 }
 
-pub(super) fn waits_for_itself(kind: &'static str, name: &str) {
-    warn!(target: TARGET, { lock.name = name, lock.kind = kind }, "a task waits for a lock that it holds itself, since 10 s: use guard.reenter() or a section");
-}
-
-pub(super) fn waits_for_own_client(kind: &'static str, name: &str) {
-    warn!(target: TARGET, { lock.name = name, lock.kind = kind }, "acquisitions wait for a hold of their own client, since 10 s: its guard may be leaked");
-}
-
 pub(super) fn left_behind(releases: u64, keys: &str) {
     warn!(target: TARGET, { releases, keys }, "the client was dropped before Redis had confirmed all releases: if the process ends now, some locks may stay until their leases end");
 }

@@ -47,7 +47,7 @@ pub(crate) fn every_kind_of_lock_is_taken_again_with_its_guard(bed: &Bed) {
 pub(crate) fn readers_share_and_a_writer_is_alone(bed: &Bed) {
     let (one, other) = (bed.blocking_client(), bed.blocking_client());
     let reads = [&one, &one, &other].map(|client| {
-        let lock = client.read_write_lock("x").prefer_writers();
+        let lock = client.read_write_lock("x");
         lock.read().try_lock(SOON, Lease::Renewed).unwrap()
     });
     let catalogue = other.read_write_lock("x");

@@ -85,7 +85,6 @@ leasehold_testbed::behaviours! {
     settings {
         every_setting_arrives,
         every_setting_of_an_acquisition_arrives,
-        a_polite_reader_lets_writers_go_first,
         an_owner_takes_both_sides_again,
         a_quorum_is_held_on_every_server,
         connections_outlive_the_last_blocking_value,

@@ -1,13 +1,12 @@
 //! Each setting of a blocking value is passed on to the async value inside.
 
-use std::thread;
 use std::time::Duration;
 
 use leasehold::blocking::Lock;
 use leasehold::{ConfigError, Error, Lease, Owner};
 use leasehold_testbed::{Bed, SOON, ms, wait_until};
 
-use crate::harness::{on_another_thread, until_waiting};
+use crate::harness::on_another_thread;
 
 /// Longer than the default of half a minute.
 const LONG: Duration = Duration::from_secs(300);
@@ -101,27 +100,6 @@ pub(crate) fn every_setting_of_an_acquisition_arrives(bed: &Bed) {
     let guard = lock.acquire().unlock_not_before(SOON).lock().unwrap();
     guard.unlock().unwrap();
     assert!(bed.exists("x"), "it stays locked for a while");
-}
-
-pub(crate) fn a_polite_reader_lets_writers_go_first(bed: &Bed) {
-    let (client, other) = (bed.blocking_client(), bed.blocking_client());
-    let reading = other.read_write_lock("x").read().lock().unwrap();
-    let catalogue = client.read_write_lock("x");
-    thread::scope(|scope| {
-        let writing = scope.spawn(|| catalogue.write().try_lock(SOON, Lease::Renewed));
-        until_waiting(&client, 1);
-        let read = |lock: leasehold::blocking::ReadWriteLock| {
-            lock.read().try_lock_now(Lease::Renewed).map(drop)
-        };
-        assert!(
-            read(catalogue.clone().prefer_writers())
-                .unwrap_err()
-                .is_timeout()
-        );
-        read(catalogue.clone()).unwrap();
-        reading.unlock().unwrap();
-        writing.join().unwrap().unwrap().unlock().unwrap();
-    });
 }
 
 pub(crate) fn an_owner_takes_both_sides_again(bed: &Bed) {

@@ -255,20 +255,13 @@ pub(crate) async fn a_name_that_reads_like_another_kind_is_a_lock_of_its_own(bed
     let (client, elsewhere) = (bed.client_with_long_streaks().await, bed.client().await);
     let rival = elsewhere.read_write_lock("x").write().lock().await.unwrap();
     let mut guards = Vec::new();
-    for kind in [
-        "write lock",
-        "read lock",
-        "yielding read lock",
-        "semaphore",
-        "permit",
-        "latch",
-    ] {
+    for kind in ["write lock", "read lock", "semaphore", "permit", "latch"] {
         guards.push(client.lock(format!("{kind} x")).lock().await.unwrap());
     }
     // Two waiters behind the rival, to which nothing of this client may be handed over.
     let lock = client.read_write_lock("x");
     let writing = tokio::spawn(async move { lock.write().lock().await });
-    let lock = client.read_write_lock("x").prefer_writers();
+    let lock = client.read_write_lock("x");
     let reading = tokio::spawn(async move { lock.read().lock().await });
     eventually("all queued", async || client.stats().waiting == 2).await;
     for guard in guards {

@@ -215,59 +215,18 @@ pub(crate) async fn a_reader_follows_its_owner_that_came_to_write(bed: Bed) {
 pub(crate) async fn a_waiting_upgrade_is_refused_when_its_owner_comes_to_read(bed: Bed) {
     let (client, elsewhere) = (bed.client_without_polls().await, bed.client().await);
     let before = read(&elsewhere, Lease::Renewed).await.unwrap();
-    for polite in [false, true] {
-        let owner = Owner::new();
-        let lock = client.read_write_lock("x").owned_by(&owner);
-        let writing = tokio::spawn(async move { lock.write().lock().await });
-        waiting(&client, 1).await;
-        listens(&client).await;
-        let mut lock = client.read_write_lock("x").owned_by(&owner);
-        if polite {
-            // The reader does not let the writer go first forever: the writer gives up here.
-            lock = lock.prefer_writers();
-            bed.in_vain(async || lock.read().try_lock(bed.span(50), Lease::Renewed).await)
-                .await;
-            lock = client.read_write_lock("x").owned_by(&owner);
-        }
-        let reading = timed("readers pass", lock.read().lock()).await.0.unwrap();
-        let (refused, took) = timed("refused", writing).await;
-        let refused = refused.unwrap().unwrap_err();
-        assert!(matches!(refused, Error::AlreadyHeld { .. }), "{refused}");
-        assert!(took < bed.late(500), "{took:?}");
-        reading.unlock().await.unwrap();
-    }
-    before.unlock().await.unwrap();
-    nothing_is_left(&bed).await;
-}
-
-pub(crate) async fn a_nested_reader_that_let_writers_go_first_follows_its_owner(bed: Bed) {
-    let (client, elsewhere) = (bed.client_without_polls().await, bed.client().await);
-    let before = read(&elsewhere, Lease::Renewed).await.unwrap();
-    let writing = writer(&client);
-    waiting(&client, 1).await;
     let owner = Owner::new();
-    let mut polite: Vec<_> = Vec::new();
-    for owner in [&Owner::new(), &owner] {
-        let lock = client.read_write_lock("x").owned_by(owner).prefer_writers();
-        polite.push(tokio::spawn(async move { lock.read().lock().await }));
-        waiting(&client, 1 + polite.len() as u64).await;
-    }
-    let outer = client
-        .read_write_lock("x")
-        .owned_by(&owner)
-        .read()
-        .lock()
-        .await
-        .unwrap();
-    // The writer waits for the outer reader, and the reader ahead waits for the writer.
-    let (inner, took) = timed("nested", polite.pop().unwrap()).await;
-    assert!(took < bed.late(500), "told, not by a poll: {took:?}");
-    assert!(!polite[0].is_finished() && !writing.is_finished());
-    inner.unwrap().unwrap().unlock().await.unwrap();
-    outer.unlock().await.unwrap();
+    let lock = client.read_write_lock("x").owned_by(&owner);
+    let writing = tokio::spawn(async move { lock.write().lock().await });
+    waiting(&client, 1).await;
+    listens(&client).await;
+    let lock = client.read_write_lock("x").owned_by(&owner);
+    let reading = timed("readers pass", lock.read().lock()).await.0.unwrap();
+    let (refused, took) = timed("refused", writing).await;
+    let refused = refused.unwrap().unwrap_err();
+    assert!(matches!(refused, Error::AlreadyHeld { .. }), "{refused}");
+    assert!(took < bed.late(500), "{took:?}");
+    reading.unlock().await.unwrap();
     before.unlock().await.unwrap();
-    take_turn("the writer", writing).await;
-    let other = polite.pop().unwrap();
-    take_turn("the other reader", other).await;
     nothing_is_left(&bed).await;
 }

@@ -408,8 +408,6 @@ leasehold_testbed::behaviours! {
         a_dead_reader_does_not_live_on_others_renewals,
         a_renewal_shortens_no_other_readers_lease,
         a_dropped_reader_leaves_nothing,
-        preferred_writers_go_first,
-        readers_go_on_when_the_writer_gives_up,
         readers_are_not_starved_by_writers_of_their_client,
     }
     many_readers {
@@ -429,7 +427,6 @@ leasehold_testbed::behaviours! {
         a_writer_re_enters_and_readers_follow,
         a_reader_follows_its_owner_that_came_to_write,
         a_waiting_upgrade_is_refused_when_its_owner_comes_to_read,
-        a_nested_reader_that_let_writers_go_first_follows_its_owner,
     }
     fenced {
         every_way_in_takes_the_next_token,

@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures::FutureExt;
 use futures::future::join_all;
 use leasehold::{Client, Error, HoldState, Lease, LockGuard, Owner};
-use leasehold_testbed::{Bed, eventually, in_turns, ms, release, take_turn, timed, waiting};
+use leasehold_testbed::{Bed, eventually, in_turns, ms, release, timed, waiting};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
@@ -395,77 +395,6 @@ pub(crate) async fn a_dropped_reader_leaves_nothing(bed: Bed) {
     }
     writing.unlock().await.unwrap();
     under.unlock().await.unwrap();
-    nothing_is_left(&bed).await;
-}
-
-pub(crate) async fn preferred_writers_go_first(bed: Bed) {
-    let (client, elsewhere) = (bed.client().await, bed.client().await);
-    let polite = client.read_write_lock("x").prefer_writers();
-    let holder = client
-        .read_write_lock("x")
-        .owned_by(&Owner::new())
-        .prefer_writers();
-    let reading = holder.read().lock().await.unwrap();
-    // Without a waiting writer nothing changes.
-    polite.read().lock().await.unwrap().unlock().await.unwrap();
-    let writing = writer(&client);
-    waiting(&client, 1).await;
-    bed.in_vain(async || polite.read().try_lock_now(Lease::Fixed(ms(5000))).await)
-        .await;
-    bed.in_vain(async || {
-        polite
-            .read()
-            .try_lock(bed.span(50), Lease::Fixed(ms(5000)))
-            .await
-    })
-    .await;
-    // An owner that already reads would wait for itself.
-    release(timed("nested", holder.read().lock()).await.0).await;
-    // Other clients do not know about the preference.
-    release(read(&client, Lease::Fixed(ms(5000))).await).await;
-    release(read(&elsewhere, Lease::Fixed(ms(5000))).await).await;
-    let late = tokio::spawn(async move { polite.read().lock().await });
-    waiting(&client, 2).await;
-    let third = client.read_write_lock("x").prefer_writers();
-    // The preference does not end when another reader waits.
-    bed.in_vain(async || third.read().try_lock_now(Lease::Fixed(ms(5000))).await)
-        .await;
-    reading.unlock().await.unwrap();
-    let writing = timed("the writer", writing).await.0.unwrap().unwrap();
-    assert!(!late.is_finished());
-    writing.unlock().await.unwrap();
-    take_turn("the reader", late).await;
-    nothing_is_left(&bed).await;
-}
-
-pub(crate) async fn readers_go_on_when_the_writer_gives_up(bed: Bed) {
-    let client = bed.client_without_polls().await;
-    let reading = read(&client, Lease::Renewed).await.unwrap();
-    for cancelled in [false, true] {
-        let lock = client.read_write_lock("x");
-        let wait = if cancelled { ms(60_000) } else { bed.span(100) };
-        let writing =
-            tokio::spawn(async move { lock.write().try_lock(wait, Lease::Fixed(ms(5000))).await });
-        waiting(&client, 1).await;
-        let late: Vec<_> = (0..3)
-            .map(|_| {
-                let lock = client.read_write_lock("x").prefer_writers();
-                tokio::spawn(async move { lock.read().lock().await })
-            })
-            .collect();
-        waiting(&client, 4).await;
-        if cancelled {
-            writing.abort();
-        } else {
-            bed.timed_out(&timed("gave up", writing).await.0.unwrap().unwrap_err());
-        }
-        for late in late {
-            let (guard, took) = timed("the reader", late).await;
-            assert!(took < bed.late(500), "told, not by a poll: {took:?}");
-            guard.unwrap().unwrap().unlock().await.unwrap();
-        }
-    }
-    reading.unlock().await.unwrap();
     nothing_is_left(&bed).await;
 }
 

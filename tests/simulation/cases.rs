@@ -1,51 +1,12 @@
 //! Cases that the simulation once found, and finds too rarely to rely on it.
 
 use leasehold::EmbeddedRedis;
-use leasehold::test_util::{Delay, Dumped, Faults, Reply, scripts};
+use leasehold::test_util::{Delay, Dumped, Faults, Reply};
 use leasehold_testbed::connected;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use crate::plan::ms;
-
-/// Once, the reader held the lock without knowing it, and waited for a writer that waited for the
-/// reader.
-#[tokio::test(start_paused = true)]
-async fn a_reader_in_doubt_asks_again_before_it_lets_writers_go_first() {
-    let engine = EmbeddedRedis::new();
-    // Each call is one request.
-    for (name, text, _) in scripts() {
-        engine.command(&["SCRIPT", "LOAD", text]).expect(name);
-    }
-    let client = connected(engine.builder().command_timeout(ms(300))).await;
-    let link = engine.links().pop().expect("a link");
-    let reader = client.read_write_lock("lock").prefer_writers();
-    let writer = client.read_write_lock("lock");
-
-    link.mute();
-    let reading_first = async {
-        let reading = timeout(ms(2000), reader.read().lock()).await;
-        let reading = reading.expect("in time").expect("a read hold");
-        reading.unlock().await.expect("held");
-    };
-    let writing_next = async {
-        sleep(ms(100)).await;
-        assert_eq!(
-            engine.dump().len(),
-            2,
-            "the reader has the lock and was not told"
-        );
-        link.heal();
-        let writing = timeout(ms(4000), writer.write().lock()).await;
-        writing
-            .expect("in time")
-            .expect("a write hold")
-            .unlock()
-            .await
-            .expect("held");
-    };
-    tokio::join!(reading_first, writing_next);
-}
 
 /// Once, the writer waited behind a reader that waited for the writer's own hold.
 #[tokio::test(start_paused = true)]

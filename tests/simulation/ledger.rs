@@ -75,8 +75,6 @@ pub(crate) struct Wish {
     pub(crate) names: Vec<usize>,
     pub(crate) permits: u32,
     pub(crate) side: Side,
-    /// A reader that lets writers of its client go first.
-    pub(crate) prefers_writers: bool,
     pub(crate) since: Instant,
 }
 
@@ -88,7 +86,6 @@ impl Wish {
             names,
             permits,
             side,
-            prefers_writers: false,
             since,
         }
     }

@@ -110,7 +110,7 @@ impl Locks {
         for (name, state) in all {
             let may_enter = |wish: &&Wish| match state.side {
                 None => true,
-                Some(Side::Read) => wish.side == Side::Read && !wish.prefers_writers,
+                Some(Side::Read) => wish.side == Side::Read,
                 Some(Side::Write) => false,
             };
             let here = wishes.values().filter(|wish| wish.names == [*name]);

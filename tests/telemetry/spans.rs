@@ -5,8 +5,7 @@ use std::fmt::Debug;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use leasehold::{EmbeddedRedis, Lease, Lock, blocking};
-use tokio::time::{sleep, timeout};
+use leasehold::{EmbeddedRedis, Lease, blocking};
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Subscriber};
@@ -117,83 +116,6 @@ async fn spans_and_events_report_what_happened() {
     let lost = seen.of("the lock was lost");
     assert_eq!(values(&lost, "reason"), ["gone"]);
     assert_eq!(values(&lost, "lock.name"), ["orders:42"]);
-}
-
-const OF_ITSELF: &str =
-    "a task waits for a lock that it holds itself, since 10 s: use guard.reenter() or a section";
-const OF_ANOTHER: &str =
-    "acquisitions wait for a hold of their own client, since 10 s: its guard may be leaked";
-
-#[tokio::test(start_paused = true)]
-async fn a_long_wait_behind_the_own_client_is_an_event() {
-    let _alone = Exporter::start().await;
-    let seen = Seen::default();
-    let subscriber = tracing_subscriber::registry().with(seen.clone());
-    let _default = tracing::subscriber::set_default(subscriber);
-    let client = EmbeddedRedis::new().client();
-    let said = |what| {
-        seen.of(what)
-            .iter()
-            .map(|fields| fields["lock.name"].clone())
-            .collect::<Vec<_>>()
-    };
-    let secs = Duration::from_secs;
-
-    let plain = client.lock("plain");
-    let _held = plain.lock().await.unwrap();
-    let short = plain.try_lock(secs(8), Lease::Renewed).await;
-    assert!(short.is_err() && said(OF_ITSELF).is_empty());
-    // A look finds nobody waiting, so it begins again.
-    sleep(secs(2)).await;
-    let again = timeout(secs(8), plain.lock()).await;
-    assert!(again.is_err());
-
-    for (number, lock) in [client.lock("x"), client.fair_lock("y")]
-        .into_iter()
-        .enumerate()
-    {
-        let held = lock.lock().await.unwrap();
-        timeout(secs(40), lock.lock()).await.unwrap_err();
-        assert_eq!(
-            said(OF_ITSELF).len(),
-            number + 1,
-            "once, however long it lasts"
-        );
-        drop(held);
-        let held = lock.lock().await.unwrap();
-        let elsewhere = tokio::spawn(async move { timeout(secs(40), lock.lock()).await.is_err() });
-        assert!(elsewhere.await.unwrap());
-        assert_eq!(said(OF_ANOTHER).len(), number + 1);
-        drop(held);
-    }
-    assert_eq!(said(OF_ITSELF), ["x", "y"]);
-    assert_eq!(said(OF_ANOTHER), ["x", "y"]);
-}
-
-/// Between its rounds, a waiter of a quorum lock is in no queue.
-#[tokio::test(start_paused = true)]
-async fn a_long_wait_for_a_quorum_is_an_event_of_its_members() {
-    let _alone = Exporter::start().await;
-    let seen = Seen::default();
-    let subscriber = tracing_subscriber::registry().with(seen.clone());
-    let _default = tracing::subscriber::set_default(subscriber);
-    let client = EmbeddedRedis::new().client();
-    let quorum = Lock::quorum(["p", "q", "r"].map(|name| client.lock(name)));
-    let held = quorum.lock().await.unwrap();
-    let secs = Duration::from_secs;
-    timeout(secs(40), quorum.lock()).await.unwrap_err();
-    assert_eq!(values(&seen.of(OF_ITSELF), "lock.name"), ["p", "q", "r"]);
-    drop(held);
-
-    let held = quorum.lock().await.unwrap();
-    let elsewhere = tokio::spawn(async move { timeout(secs(40), quorum.lock()).await.is_err() });
-    assert!(elsewhere.await.unwrap());
-    assert_eq!(values(&seen.of(OF_ANOTHER), "lock.name"), ["p", "q", "r"]);
-    drop(held);
-    // The waiters are gone, so nothing more is reported.
-    let _held = client.lock("p").lock().await.unwrap();
-    sleep(secs(40)).await;
-    assert_eq!(seen.of(OF_ITSELF).len() + seen.of(OF_ANOTHER).len(), 6);
 }
 
 /// Made outside a runtime, the client has a thread, as on a server.

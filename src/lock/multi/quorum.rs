@@ -8,7 +8,6 @@ use crate::error::{Cause, Error};
 use crate::lease::Lease;
 use crate::lock::guard::multi::gather;
 use crate::lock::{Lock, LockGuard, LockSet};
-use crate::session::holds::in_the_way::WaiterInRounds;
 use crate::session::options::Options;
 use crate::session::retry_delay::GrowingPause;
 use crate::session::wait::Wait;
@@ -88,8 +87,7 @@ impl MultiLock {
         let own = self.settings.own();
         let mut own_pause = own.retry_pause.map(GrowingPause::new);
         let mut retries = own.retry_count;
-        // From its first refusal on, also while it asks again: a look in between must find it.
-        let mut waits = None;
+        let mut counted = None;
         loop {
             let (guards, refusals) = self.ask_all(options).await;
             let valid = guards.iter().filter(|guard| guard.check().is_ok()).count();
@@ -98,7 +96,7 @@ impl MultiLock {
             }
             let busy = refusals.iter().filter(|refusal| refusal.error.is_timeout());
             let heard = guards.len() + busy.count();
-            waits.get_or_insert_with(|| self.waiters_in_rounds());
+            counted.get_or_insert_with(|| self.counted_waiters());
             self.release(guards, options.wait).await;
             // If more servers refuse for good than the majority can spare, it can never be reached.
             let errors = refusals.iter().map(|refusal| &refusal.error);
@@ -128,14 +126,11 @@ impl MultiLock {
         }
     }
 
-    /// The members, as waited for by this caller: it is in none of their queues.
-    fn waiters_in_rounds(&self) -> Vec<WaiterInRounds<'_>> {
+    /// While it lives, each member counts a waiter: between two rounds it is in no queue.
+    fn counted_waiters(&self) -> Vec<Arc<()>> {
         let singles = self.members.iter().flat_map(|member| member.set.singles());
         singles
-            .filter_map(|single| {
-                let resource = single.resource.as_ref().ok()?;
-                Some(single.handle.holds().in_rounds.begin(resource))
-            })
+            .map(|single| single.handle.holds().in_rounds.clone())
             .collect()
     }
 

@@ -52,8 +52,7 @@ impl QueueSlot<'_> {
         is_warm || holds.queues.is_crowded(&request.resource)
     }
 
-    /// Asks Redis once, unless a message has said that the lock was granted. `None` after an outage: ask again. Does not
-    /// let others go first while an earlier call may have been granted.
+    /// Asks Redis once, unless a message has said that the lock was granted. `None` after an outage: ask again.
     pub(super) async fn ask(
         &self,
         attempt: &mut Attempt<'_>,
@@ -62,9 +61,6 @@ impl QueueSlot<'_> {
         let (holds, request) = (self.handle.holds(), self.request);
         if let Some(hold) = attempt.told() {
             return Ok(Some(Answer::Granted(hold)));
-        }
-        if !attempt.is_in_doubt() && request.lets_others_first(&holds.queues) {
-            return Ok(Some(Answer::HeldFor(None)));
         }
         match attempt.ask(request.limit(&holds.calls)).await {
             Ok(answer) => Ok(Some(answer)),

@@ -18,7 +18,7 @@ impl LocalQueues {
         let in_redis_queue = |queue: &LocalQueue| {
             queue
                 .waiters
-                .iter()
+                .values()
                 .any(|waiter| waiter.field_in_redis_queue().is_some())
         };
         let resource = |queue: &LocalQueue| in_redis_queue(queue).then(|| queue.resource.clone());
@@ -52,8 +52,8 @@ impl LocalQueues {
         let Some(queue) = self.map.get(&resource.queue_name()) else {
             return Vec::new();
         };
-        let ahead = queue.waiters.before(waiter);
-        let fields = ahead.filter_map(|waiter| waiter.field_in_redis_queue());
+        let ahead = queue.waiters.range(..waiter.id).rev();
+        let fields = ahead.filter_map(|(_, waiter)| waiter.field_in_redis_queue());
         fields.take(NAMED).collect()
     }
 
@@ -70,6 +70,6 @@ impl LocalQueues {
         let Some(queue) = self.map.get(queue) else {
             return RedisQueue::new();
         };
-        queue.waiters.iter().filter_map(in_redis_queue).collect()
+        queue.waiters.values().filter_map(in_redis_queue).collect()
     }
 }

@@ -1,12 +1,12 @@
 //! One local queue: its holder or contender, its waiters, and what it remembers about other
 //! clients.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use tokio::time::Instant;
 
 use super::waiter::Waiter;
-use super::waiters::Waiters;
 use super::yielding::{Turns, Yield};
 use crate::clock::Moment;
 use crate::protocol::resource::Resource;
@@ -17,7 +17,8 @@ pub(super) struct LocalQueue {
     pub(super) state: QueueState,
     /// The waiters that are not the contender. If Redis keeps the order, each of them asks for
     /// itself.
-    pub(super) waiters: Waiters,
+    /// By id, which is the order in which they came.
+    pub(super) waiters: BTreeMap<u64, Arc<Waiter>>,
     pub(super) turns: Turns,
 }
 
@@ -54,24 +55,32 @@ impl LocalQueue {
         LocalQueue {
             resource,
             state: QueueState::Vacant { yielding: None },
-            waiters: Waiters::default(),
+            waiters: BTreeMap::new(),
             turns: Turns::default(),
         }
     }
 
     /// Makes the next waiter the contender.
     pub(super) fn promote(&mut self, yielding: Option<Box<Yield>>) -> Next {
-        if let Some(next) = self.waiters.pop_first() {
-            if let Some(before) = self.contender() {
-                next.learns_from(before);
-            }
-            next.contends(yielding);
-            self.state = QueueState::Contending(next.clone());
-            Next::Notify(next)
+        if let Some((_, next)) = self.waiters.pop_first() {
+            self.is_contended_by(next, yielding)
         } else {
             self.state = QueueState::Vacant { yielding };
             Next::Empty
         }
+    }
+
+    pub(super) fn is_contended_by(
+        &mut self,
+        next: Arc<Waiter>,
+        yielding: Option<Box<Yield>>,
+    ) -> Next {
+        if let Some(before) = self.contender() {
+            next.learns_from(before);
+        }
+        next.contends(yielding);
+        self.state = QueueState::Contending(next.clone());
+        Next::Notify(next)
     }
 
     /// A hold that Redis has just granted now has the lock, unless it ended before: then it may already have
@@ -103,7 +112,7 @@ impl LocalQueue {
     }
 
     pub(super) fn all_waiters(&self) -> impl Iterator<Item = &Arc<Waiter>> {
-        self.contender().into_iter().chain(self.waiters.iter())
+        self.contender().into_iter().chain(self.waiters.values())
     }
 
     pub(super) fn waiting(&self) -> usize {

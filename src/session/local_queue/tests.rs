@@ -16,6 +16,7 @@ use crate::clock::{Clock, Counts};
 use crate::lease::LossReason;
 use crate::protocol::kind::Kind;
 use crate::session::Session;
+use crate::session::caller::Caller;
 use crate::session::hold::{Clocks, HoldIdentity, Span};
 use crate::session::tests::inline_waker::{does_not_hang, poll_and_drop_when_woken};
 use crate::settings::LocalHandover;

@@ -39,14 +39,6 @@ impl Target {
         })
     }
 
-    /// Readers let writers of their client go first.
-    pub(crate) fn prefers_writers(self) -> Self {
-        match self {
-            Target::Sides(both) => Target::Sides(both.prefer_writers()),
-            Target::One(lock) => Target::One(lock),
-        }
-    }
-
     pub(crate) fn side(&self, side: Side) -> &Lock {
         match (self, side) {
             (Target::One(lock), _) => lock,

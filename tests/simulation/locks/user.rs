@@ -19,23 +19,12 @@ pub(crate) struct Owned {
 
 impl User<Owned> {
     pub(crate) async fn run(mut self) {
-        let prefers_writers = self.plan.kind == Kind::ReadWrite && self.rng.bool();
-        let lock = |name| {
-            let lock = Target::new(&self, name, Some(&self.shared.owner));
-            if prefers_writers {
-                lock.prefers_writers()
-            } else {
-                lock
-            }
-        };
+        let lock = |name| Target::new(&self, name, Some(&self.shared.owner));
         let locks: Vec<_> = (0..self.plan.names).map(lock).collect();
         while !self.is_over() {
             self.pauses().await;
             let name = self.rng.usize(0..locks.len());
-            let wish = Wish {
-                prefers_writers,
-                ..Wish::new(self.actor, vec![name])
-            };
+            let wish = Wish::new(self.actor, vec![name]);
             Box::pin(self.visit(&locks[name], wish)).await;
         }
     }

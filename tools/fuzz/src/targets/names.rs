@@ -56,7 +56,7 @@ fn lock(client: &Client, kind: u8, name: &str) -> (Lock, bool) {
         3 => client.spin_lock(name),
         4 => client.lock(name).non_reentrant(),
         5 => client.read_write_lock(name).write().clone(),
-        6 => client.read_write_lock(name).prefer_writers().read().clone(),
+        6 => client.read_write_lock(name).read().clone(),
         7 => return (client.string_lock(name), true),
         _ => return (Lock::quorum([client.string_lock(name)]), true),
     };
