@@ -6,8 +6,11 @@ use std::fmt;
 use crate::operation::Operation;
 
 /// How much each kind of number differs from run to run, in percent.
-fn noise(what: &str) -> f64 {
+fn noise(name: &str, what: &str) -> f64 {
     match what {
+        // Chance decides which of them find room in the list, and who yields.
+        _ if name.starts_with("turn among 64 clients") => 15.0,
+        _ if name.starts_with("turn among 2 clients") => 2.0,
         // Half a percent was seen: ids and the seeds of hash tables are random. One command more is at least 4 %.
         "instructions" => 1.5,
         // They are the same in each run, except that looking at them costs a few bytes more or less, and that a fair
@@ -50,11 +53,11 @@ impl Table {
             };
             let what = name.rsplit(", ").next().unwrap_or_default();
             let more = (number / written - 1.0) * 100.0;
-            if more > noise(what) {
+            if more > noise(name, what) {
                 wrong.push(format!(
                     "{name}: {number:.2} instead of {written}: {more:.1} % more"
                 ));
-            } else if more < -MUCH {
+            } else if more < -MUCH.max(noise(name, what)) {
                 wrong.push(format!(
                     "{name}: {number:.2} instead of {written}: less, which counted.txt should say"
                 ));
