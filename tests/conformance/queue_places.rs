@@ -252,7 +252,9 @@ const MANY: usize = 400;
 const COMMANDS_EACH: u64 = 60;
 
 pub(crate) async fn a_deleted_queue_forms_again(bed: Bed) {
-    let (one, other) = (bed.client().await, bed.client().await);
+    // So long that a slow machine loses no place in between.
+    let client = async || connected(bed.builder().fair_claim(Duration::from_secs(60))).await;
+    let (one, other) = (client().await, client().await);
     let guard = one.fair_lock("x").lock().await.unwrap();
     let takings: Vec<_> = (0..MANY)
         .map(|number| {
