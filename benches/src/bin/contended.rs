@@ -27,8 +27,22 @@ async fn main() -> Result<(), Failure> {
         .map(|number| number.parse())
         .collect::<Result<_, _>>()?;
     match what.as_str() {
-        "turns" => turns::table(&numbers).await,
-        "lost-queue" => lost_queue::table(&numbers).await,
+        "turns" => table(turns::COLUMNS, turns::row, &numbers).await,
+        "lost-queue" => table(lost_queue::COLUMNS, lost_queue::row, &numbers).await,
         other => Err(format!("nothing is measured by the name {other}").into()),
     }
+}
+
+#[expect(clippy::print_stdout, reason = "the result is what it prints")]
+async fn table(
+    columns: &str,
+    row: impl AsyncFn(usize) -> Result<String, Failure>,
+    sizes: &[usize],
+) -> Result<(), Failure> {
+    println!("{columns}");
+    println!("|{}", " --- |".repeat(columns.matches(" | ").count() + 1));
+    for size in sizes {
+        println!("{}", row(*size).await?);
+    }
+    Ok(())
 }

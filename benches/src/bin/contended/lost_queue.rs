@@ -24,20 +24,10 @@ const CLAIM: Duration = Duration::from_secs(60);
 const SETTLE: Duration = Duration::from_secs(2);
 const LOOK: Duration = Duration::from_millis(20);
 
-#[expect(clippy::print_stdout, reason = "the result is what it prints")]
-pub(crate) async fn table(sizes: &[usize]) -> Result<(), Failure> {
-    println!(
-        "| waiters | commands a waiter | bytes written a waiter | CPU of the server, s | longest PING, ms | all back after, s | out of order |"
-    );
-    println!("| --- | --- | --- | --- | --- | --- | --- |");
-    for size in sizes {
-        println!("{}", row(*size).await?);
-    }
-    Ok(())
-}
+pub(crate) const COLUMNS: &str = "| waiters | commands a waiter | bytes written a waiter | CPU of the server, s | longest PING, ms | all back after, s | out of order |";
 
 #[expect(clippy::cast_precision_loss, reason = "few, and rounded in the end")]
-async fn row(size: usize) -> Result<String, Failure> {
+pub(crate) async fn row(size: usize) -> Result<String, Failure> {
     let server = server();
     let mut outside = Outside::of(&server);
     let holder = Client::connect(&server.url()).await?;

@@ -11,7 +11,7 @@ const ASKED: [&str; 5] = ["info", "ping", "llen", "config|resetstat", "del"];
 pub(crate) struct ServerCost {
     /// Also those that scripts run, but not this program's own.
     pub(crate) commands: u64,
-    /// In the append-only file, which holds what goes to each replica too.
+    /// To the append-only file. Each replica gets this too, and the messages that scripts publish.
     pub(crate) written: u64,
     /// In seconds.
     pub(crate) cpu: f64,

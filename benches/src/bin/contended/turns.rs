@@ -17,20 +17,10 @@ const SECTION: Duration = Duration::from_micros(500);
 const BEGIN: Duration = Duration::from_secs(2);
 const MEASURED: Duration = Duration::from_secs(8);
 
-#[expect(clippy::print_stdout, reason = "the result is what it prints")]
-pub(crate) async fn table(sizes: &[usize]) -> Result<(), Failure> {
-    println!(
-        "| clients | commands a turn | bytes to the AOF a turn | bytes to a replica a turn | CPU of the server a turn, µs | turns a second | fewest and most turns of a client |"
-    );
-    println!("| --- | --- | --- | --- | --- | --- | --- |");
-    for size in sizes {
-        println!("{}", row(*size).await?);
-    }
-    Ok(())
-}
+pub(crate) const COLUMNS: &str = "| clients | commands a turn | bytes to the AOF a turn | bytes to a replica a turn | CPU of the server a turn, µs | turns a second | fewest and most turns of a client |";
 
 #[expect(clippy::cast_precision_loss, reason = "few, and rounded in the end")]
-async fn row(size: usize) -> Result<String, Failure> {
+pub(crate) async fn row(size: usize) -> Result<String, Failure> {
     let server = server();
     let of = format!("127.0.0.1 {}", server.port());
     let replica = Server::start_with(&["--replicaof", &of]);
