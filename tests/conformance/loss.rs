@@ -223,7 +223,8 @@ pub(crate) async fn a_permanent_key_stays_with_its_holder(bed: Bed) {
             let what = kind.name;
             is_sure(&guard).await;
             assert!(is_permanent(&bed, kind), "{what}: verified");
-            guard.extend(2 * HOUR).await.unwrap();
+            // In a cluster, the connection of this node may be cut after the others have verified as many holds.
+            eventually("extended", async || guard.extend(2 * HOUR).await.is_ok()).await;
             assert!(is_permanent(&bed, kind), "{what}: extended");
             if kind.reentrant {
                 let inner = guard.reenter().await.unwrap();
