@@ -217,3 +217,22 @@ fn no_crate_takes_files_of_another_one() {
     }
     assert!(taken.is_empty(), "{taken:?}");
 }
+
+/// What is different on a server is known by the name of the behaviour, which may be renamed.
+#[test]
+fn each_exception_is_a_behaviour() {
+    let read = |name: &str| fs::read_to_string(folder(name));
+    let exceptions = read("testbed/src/exceptions.rs").expect("the exceptions");
+    let names = exceptions.split('"').skip(1).step_by(2);
+    let (mut known, mut unknown) = (0, Vec::new());
+    for (module, behaviour) in names.filter_map(|name| name.split_once("::")) {
+        let file = read(&format!("tests/conformance/{module}.rs")).unwrap_or_default();
+        if file.contains(&format!("fn {behaviour}(")) {
+            known += 1;
+        } else {
+            unknown.push(format!("{module}::{behaviour}"));
+        }
+    }
+    assert!(unknown.is_empty(), "{unknown:?}");
+    assert!(known > 100, "only {known}: the look at the list is wrong");
+}
