@@ -7,6 +7,7 @@ use std::time::Duration;
 use futures::future::join_all;
 use tokio::time::Instant;
 
+use crate::contention::LONGEST_WAIT;
 use crate::harness::{Harness, NOW};
 use crate::observer::Observer;
 use crate::redisson::Reply;
@@ -22,7 +23,6 @@ pub(crate) const THREADS: Contenders = Contenders {
 const FUTURES: usize = 3;
 /// The least number of rounds of a task.
 const ROUNDS: u32 = 30;
-const LONGEST_WAIT: Duration = Duration::from_secs(5);
 
 /// Runs tasks that contend with `threads` until the threads have finished all their rounds.
 #[expect(clippy::future_not_send, reason = "one test runs all of them")]
