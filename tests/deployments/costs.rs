@@ -44,7 +44,7 @@ const DIFFERENT: [(&str, Cost, Cost); 3] = [
         HANDED,
         Cost {
             requests: 6,
-            commands: 23,
+            commands: 22,
         },
         Cost {
             requests: 7,

@@ -86,7 +86,7 @@ fn report(
     contenders: &Contenders,
 ) {
     let sort = ["by order", "killed", "frozen"][round % 3];
-    let (acquired, errors) = (contenders.acquisitions(), contenders.errors());
+    let (acquired, errors) = (contenders.acquisitions(), contenders.errors().len());
     let doubles = contenders.doubles();
     eprintln!(
         "{what}, {sort}: replaced in {replaced:?}, all win again {back:?} later; {acquired} acquisitions, \

@@ -41,7 +41,11 @@ async fn slots_that_move_cost_nobody_an_error() {
         cluster.migrate(*slot, home);
         contenders.all_win_again().await;
     }
-    assert_eq!(contenders.errors(), 0, "no caller sees a slot that moves");
+    let errors = contenders.errors();
+    assert!(
+        errors.is_empty(),
+        "a caller sees a slot that moves: {errors:?}"
+    );
     assert_eq!(contenders.doubles(), 0, "nor two holders");
     drop(contenders.stop().await);
 }
