@@ -34,12 +34,12 @@ pub(super) static CALLS: Calls = Calls {
     renewal_keys,
 };
 
-fn acquire(resource: &Resource, publish: Publish, args: &AcquireArgs<'_>) -> Call {
+fn acquire(resource: &Resource, _publish: Publish, args: &AcquireArgs<'_>) -> Call {
     let mut all = args.owner_and_lease();
     if let Queueing::Beside(question) = args.queueing {
         let lease = args.lease.min(args.claim).as_millis();
         all.push(Arg::Text(Arc::from(format!("{question}:{lease}"))));
-        all.extend(resource.publish_args(publish));
+        all.push(Arg::Text(resource.channel().clone()));
     }
     call(&ACQUIRE, resource.keys(), all)
 }

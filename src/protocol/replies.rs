@@ -24,7 +24,7 @@ pub(crate) enum Acquired {
     Never(Option<u32>),
 }
 
-/// Who else waits beside a lock whose list is full.
+/// The other waiters of a lock that has a full list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Crowd {
     /// How often in a row a release has given the lock to a waiter.

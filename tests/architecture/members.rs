@@ -218,7 +218,7 @@ fn no_crate_takes_files_of_another_one() {
     assert!(taken.is_empty(), "{taken:?}");
 }
 
-/// What is different on a server is known by the name of the behaviour, which may be renamed.
+/// A behaviour that is renamed would silently be no exception any more.
 #[test]
 fn each_exception_is_a_behaviour() {
     let read = |name: &str| fs::read_to_string(folder(name));

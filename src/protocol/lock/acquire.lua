@@ -5,7 +5,6 @@
 -- ARGV[3]  waits     optional: <question>:<lease_ms>. If the lock is held, a release may give it to this owner, for so
 --                    long; the message names the question. An owner that asks again keeps its turn.
 -- ARGV[4]  channel   with waits: where waiters listen
--- ARGV[5]  publish   with waits: PUBLISH or SPUBLISH
 -- Returns  nil       acquired
 --          integer   remaining lease of the holder in ms, -1 if its key has no expiry
 --          array     that lease, and 1: the owner is listed
@@ -13,7 +12,7 @@
 -- Idempotent: a repeated call finds its own field and only extends the lease if needed.
 -- After Redisson RedissonLock.tryLockInnerAsync, except that the lease is never shortened.
 local key, owner, lease_ms = KEYS[1], ARGV[1], tonumber(ARGV[2])
-local waits, channel, publish = ARGV[3], ARGV[4], ARGV[5]
+local waits, channel = ARGV[3], ARGV[4]
 local left_ms = redis.call('pttl', key)
 if left_ms == -2 then
   redis.call('hset', key, owner, '1;0;')

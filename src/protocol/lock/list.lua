@@ -5,7 +5,7 @@ if not holds then
 end
 local at = entry_of(entries, owner) or #entries + 1
 if at > room_after(streak) then
-  return { left_ms, streak, listening(publish == 'SPUBLISH' and 'SHARDNUMSUB' or 'NUMSUB', channel) }
+  return { left_ms, streak, listening('NUMSUB', channel) }
 end
 entries[at] = waits .. ':' .. owner .. ';'
 -- A full server refuses to keep it. Then the message to all wakes this waiter.

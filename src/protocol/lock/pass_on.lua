@@ -2,11 +2,11 @@
 
 -- How many clients listen without an entry; -1 if that is not known. Those of Redisson do. Beside a full list it is not asked
 -- for: those that found no room listen, too, and let others go first.
-local function unlisted(channel, publish, streak, listed, own)
+local function unlisted(channel, streak, listed, own)
   if listed >= room_after(streak) then
     return 0
   end
-  local count = listening(publish == 'SPUBLISH' and 'SHARDNUMSUB' or 'NUMSUB', channel)
+  local count = listening('NUMSUB', channel)
   return count < 0 and count or math.max(count - own - listed, 0)
 end
 
@@ -36,7 +36,7 @@ local function given_to_a_waiter(key, holder, value, channel, publish, own)
   if not streak or not entries[1] then
     return nil
   end
-  local others = unlisted(channel, publish, streak, #entries, own)
+  local others = unlisted(channel, streak, #entries, own)
   if not may_give(streak, #entries, others) then
     return FOR_OTHERS
   end
