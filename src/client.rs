@@ -3,6 +3,7 @@
 mod access;
 mod builder;
 mod connect;
+mod kept;
 mod kinds;
 mod local_handover;
 mod servers;

@@ -274,11 +274,26 @@ impl Error {
         matches!(self, Error::Timeout { .. })
     }
 
+    /// Returns whether another owner is known to have held the lock: a [`Timeout`](Error::Timeout), unless the future was
+    /// polled too rarely (`passed_over`) and nobody was seen.
+    ///
+    /// Only this means *somebody else is at it*. After any other error, nobody may have been.
+    pub fn is_busy(&self) -> bool {
+        match self {
+            Error::Timeout {
+                holder,
+                passed_over,
+                ..
+            } => *passed_over == 0 || holder.is_some(),
+            _ => false,
+        }
+    }
+
     /// Returns whether the same call may succeed later, with no change to the program or the server: after
     /// [`Timeout`](Error::Timeout), [`Unavailable`](Error::Unavailable), [`Unknown`](Error::Unknown),
     /// [`NotDurable`](Error::NotDurable) and [`Quorum`](Error::Quorum).
     ///
-    /// A web service answers a time-out with 423 or 409, and the others of these with 503. `Lost` is not among them:
+    /// A web service answers a [busy](Error::is_busy) lock with 423 or 409, and the others of these with 503. `Lost` is not among them:
     /// the work was begun, and only the service knows whether it can begin again.
     pub fn is_retryable(&self) -> bool {
         matches!(

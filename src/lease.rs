@@ -76,7 +76,8 @@ impl Lease {
         }
     }
 
-    fn at_least(
+    #[doc(hidden)]
+    pub fn at_least(
         shortest: Duration,
         what: &'static str,
         lease: Duration,

@@ -11,6 +11,7 @@ pub(crate) mod existence;
 pub(crate) mod fair;
 pub(crate) mod fenced;
 pub(crate) mod forced;
+pub(crate) mod kept;
 pub(crate) mod keys;
 pub(crate) mod kind;
 pub(crate) mod latch;

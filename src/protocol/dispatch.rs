@@ -12,7 +12,7 @@ use super::{
     Arg, Call, Field, Publish, fair, fenced, latch, lock, permit, read_write, semaphore, string,
 };
 #[cfg(feature = "test-util")]
-use super::{counter, description, existence, multi, reclaim, scan, waiters, waits};
+use super::{counter, description, existence, kept, multi, reclaim, scan, waiters, waits};
 
 /// Which keys an inspection declares. Some servers refuse keys that a script does not declare.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -119,6 +119,7 @@ pub(crate) fn all_scripts() -> impl Iterator<Item = &'static Script> {
         lock::SCRIPTS,
         fair::SCRIPTS,
         fenced::SCRIPTS,
+        kept::SCRIPTS,
         read_write::SCRIPTS,
         reclaim::SCRIPTS,
         string::SCRIPTS,
