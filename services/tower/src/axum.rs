@@ -1,8 +1,8 @@
-//! The hold of a request as an argument of an axum handler.
+//! The hold of a request as an argument of an axum handler, and the path outside of nested routers.
 
-use axum_core::extract::FromRequestParts;
-use http::StatusCode;
+use axum::extract::{FromRequestParts, OriginalUri};
 use http::request::Parts;
+use http::{StatusCode, Uri};
 
 use crate::Locked;
 
@@ -18,4 +18,10 @@ impl<S: Sync> FromRequestParts<S> for Locked {
             "this route has no LockLayer",
         ))
     }
+}
+
+/// The target as it came to the outermost router.
+pub(crate) fn original_uri(parts: &Parts) -> Option<&Uri> {
+    let OriginalUri(uri) = parts.extensions.get()?;
+    Some(uri)
 }

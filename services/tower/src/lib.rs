@@ -10,8 +10,8 @@
 //! |--------|------|---------------|
 //! | 400 | the request has no key, or a key that is not allowed | – |
 //! | 409 | another request with the key is being served, and the layer does not wait | the rest of the holder's lease, at most [`with_retry_after`](LockLayer::with_retry_after) |
-//! | 423 | the key was still locked after the [wait](LockLayer::with_wait) | the same |
-//! | 503 | Redis is not available, or the lock was lost before the handler had answered | [`with_retry_after`](LockLayer::with_retry_after) |
+//! | 423 | another request still had the key after the [wait](LockLayer::with_wait) | the same |
+//! | 503 | Redis is not available, the lock was lost before the handler had answered, or the process is so busy that nobody knows who has the key | [`with_retry_after`](LockLayer::with_retry_after) |
 //! | 500 | Redis refuses the call, or a setting cannot be used: an operator must help | – |
 //!
 //! The body is empty. The [`Error`] is an extension of the response, for a layer around this one that writes a log or a
@@ -35,6 +35,25 @@
 //! The layer keeps requests from running *at the same time*. The second one runs after the first. A lock with a lease
 //! cannot stop a handler whose process stands still: see [`LockLayer::fenced`] and
 //! [`FencingToken`](leasehold::FencingToken).
+//!
+//! # Limits
+//!
+//! The inner service is asked for readiness when the lock is there, so a request that waits for its key takes no place of
+//! a limit **inside** of the layer, and other keys go on. Put limits of concurrency there, with the load shedder around
+//! them; outside of the layer they count requests that only wait.
+//!
+//! ```
+//! # use axum::{Router, routing::post};
+//! # use leasehold_tower::LockLayer;
+//! # async fn ship() {}
+//! # fn router(lock: LockLayer) -> Router {
+//! // The last layer is the outermost one.
+//! Router::new()
+//!     .route("/ship", post(ship))
+//!     .layer(tower::limit::GlobalConcurrencyLimitLayer::new(100))
+//!     .layer(lock)
+//! # }
+//! ```
 //!
 //! # Examples
 //!
@@ -71,7 +90,7 @@ mod body;
 mod refusal;
 
 use std::fmt;
-use std::mem;
+use std::future::poll_fn;
 use std::ops::Deref;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -79,13 +98,14 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use http::request::Parts;
-use http::{HeaderName, Request, Response, StatusCode};
+use http::{HeaderName, Request, Response, StatusCode, Uri};
 use http_body::Body;
 use leasehold::{Client, Error, Lease, Lock, LockGuard};
 use tower_layer::Layer;
 use tower_service::Service;
 
 pub use body::{BoxError, LockedBody};
+pub use refusal::refusal;
 
 /// Finds the key of a request.
 type Key = dyn Fn(&Parts) -> Option<String> + Send + Sync;
@@ -120,7 +140,7 @@ impl LockLayer {
     ///
     /// The lock is named `{scope}:{key}`. A request without a key (`None`) is refused with 400, so put the
     /// layer around the routes that need it only. The same thing must have the same key: decode and parse what has
-    /// several spellings, such as a path.
+    /// several spellings, such as a path, and take it from [`original_uri`].
     pub fn new(
         client: &Client,
         scope: impl Into<Arc<str>>,
@@ -203,7 +223,7 @@ impl LockLayer {
         } else {
             StatusCode::LOCKED
         };
-        refusal::respond(error, busy, self.retry_after)
+        refusal(error, busy, self.retry_after).map(|()| LockedBody::empty())
     }
 }
 
@@ -236,19 +256,17 @@ where
     type Error = S::Error;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, S::Error>> + Send>>;
 
-    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
-        self.inner.poll_ready(context)
+    /// Always ready: the inner service is asked when the lock is there.
+    fn poll_ready(&mut self, _context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        Poll::Ready(Ok(()))
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        // The clone is for the next request: this service is the one that said it was ready.
-        let next = self.inner.clone();
-        let mut inner = mem::replace(&mut self.inner, next);
-        let layer = self.layer.clone();
+        let (mut inner, layer) = (self.inner.clone(), self.layer.clone());
         let (mut parts, body) = request.into_parts();
         Box::pin(async move {
             let Some(lock) = layer.lock_for(&parts) else {
-                return Ok(refusal::without_key());
+                return Ok(empty(StatusCode::BAD_REQUEST));
             };
             // CANCEL: the client hung up. A drop of any of these futures releases the lock.
             let guard = match lock.try_lock(layer.wait, layer.lease).await {
@@ -257,7 +275,12 @@ where
             };
             parts.extensions.insert(Locked(guard.clone()));
             let request = Request::from_parts(parts, body);
-            match guard.run(async { inner.call(request).await }).await {
+            let served = async {
+                // Not before the lock: a request that waits for its key would keep a place of a limit.
+                poll_fn(|context| inner.poll_ready(context)).await?;
+                inner.call(request).await
+            };
+            match guard.run(served).await {
                 Ok(Ok(response)) => Ok(response.map(|body| LockedBody::new(body, guard))),
                 Ok(Err(error)) => Err(error),
                 Err(lost) => Ok(layer.refuse(lost)),
@@ -266,12 +289,38 @@ where
     }
 }
 
+fn empty<B>(status: StatusCode) -> Response<LockedBody<B>> {
+    let mut response = Response::new(LockedBody::empty());
+    *response.status_mut() = status;
+    response
+}
+
+/// The target of a request as the client sent it. For keys that come from the path.
+///
+/// A nested router of axum takes its prefix out of `parts.uri`: in `nest("/shops/{shop}", …)`, order 7 of two shops has
+/// the path `/orders/7`. With the feature `axum` this is the whole one. A layer of another kind that rewrites targets
+/// must stand inside of the lock, or keep what it takes out where the key function finds it.
+pub fn original_uri(parts: &Parts) -> &Uri {
+    #[cfg(feature = "axum")]
+    if let Some(original) = axum::original_uri(parts) {
+        return original;
+    }
+    &parts.uri
+}
+
 /// The lock of a request, as an extension of the request. With the feature `axum` a handler takes it as an argument.
 ///
 /// [`check`](LockGuard::check) says before a step that cannot be undone whether the lock is still held. The lock stays
 /// held while a clone lives.
 #[derive(Clone, Debug)]
 pub struct Locked(Arc<LockGuard>);
+
+impl From<LockGuard> for Locked {
+    /// For layers of your own.
+    fn from(guard: LockGuard) -> Self {
+        Locked(Arc::new(guard))
+    }
+}
 
 impl Deref for Locked {
     type Target = LockGuard;

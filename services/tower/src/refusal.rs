@@ -6,20 +6,14 @@ use http::header::RETRY_AFTER;
 use http::{HeaderValue, Response, StatusCode};
 use leasehold::Error;
 
-use crate::LockedBody;
-
-pub(crate) fn without_key<B>() -> Response<LockedBody<B>> {
-    empty(StatusCode::BAD_REQUEST)
-}
-
-/// The response to a request whose lock was not acquired, or was lost. `busy` is for a lock that others hold.
-pub(crate) fn respond<B>(
-    error: Error,
-    busy: StatusCode,
-    longest: Duration,
-) -> Response<LockedBody<B>> {
+/// The response to a request whose lock was not acquired, or was lost. For layers of your own.
+///
+/// The status is `busy` if another owner [is known to have held the lock](Error::is_busy), 503 if a later try may
+/// succeed, and 500 if an operator or a programmer must help. Only 500 has no `Retry-After`: at most `longest`, in whole
+/// seconds. The error is an extension of the response.
+pub fn refusal(error: Error, busy: StatusCode, longest: Duration) -> Response<()> {
     let (status, after) = match &error {
-        Error::Timeout { holder, .. } => {
+        Error::Timeout { holder, .. } if error.is_busy() => {
             let lease = holder.as_ref().and_then(|holder| holder.lease);
             (busy, Some(lease.unwrap_or(longest).min(longest)))
         }
@@ -27,7 +21,8 @@ pub(crate) fn respond<B>(
         error if error.is_retryable() => (StatusCode::SERVICE_UNAVAILABLE, Some(longest)),
         _ => (StatusCode::INTERNAL_SERVER_ERROR, None),
     };
-    let mut response = empty(status);
+    let mut response = Response::new(());
+    *response.status_mut() = status;
     if let Some(after) = after {
         // Whole seconds, rounded up: never zero, which would mean at once.
         let seconds = after.as_millis().div_ceil(1000).max(1);
@@ -35,11 +30,5 @@ pub(crate) fn respond<B>(
         response.headers_mut().insert(RETRY_AFTER, seconds);
     }
     response.extensions_mut().insert(error);
-    response
-}
-
-fn empty<B>(status: StatusCode) -> Response<LockedBody<B>> {
-    let mut response = Response::new(LockedBody::empty());
-    *response.status_mut() = status;
     response
 }

@@ -8,6 +8,7 @@
 mod faults;
 mod holds;
 mod http;
+mod limits;
 mod statuses;
 
 use axum::Router;

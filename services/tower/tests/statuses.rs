@@ -1,16 +1,18 @@
 //! What clients get.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use axum::http::header::RETRY_AFTER;
-use axum::http::{HeaderName, Request, Response, StatusCode};
+use axum::http::{Request, Response, StatusCode};
 use axum::routing::get;
 use axum::{Router, body::Body};
+use futures::poll;
 use leasehold::{Client, EmbeddedRedis, Error, FencingToken, Lease};
 use leasehold_testbed::{ms, timed};
-use leasehold_tower::{LockLayer, Locked};
+use leasehold_tower::{LockLayer, Locked, original_uri};
 use tokio::time::sleep;
 use tower::ServiceExt as _;
 
@@ -125,17 +127,46 @@ async fn a_key_that_cannot_be_is_refused_and_reaches_no_handler() {
 async fn a_key_comes_from_any_part_of_the_request() {
     let client = Client::embedded();
     let by_path = LockLayer::new(&client, "orders", |parts| {
-        Some(parts.uri.path().strip_prefix("/orders/")?.to_owned())
+        let path = original_uri(parts).path();
+        let (shop, order) = path.strip_prefix("/shops/")?.split_once("/orders/")?;
+        Some(format!("{shop}:{order}"))
     });
     let ship = async |lock: Locked| lock.name().to_owned();
-    let router = Router::new()
-        .route("/orders/{id}", get(ship))
-        .layer(by_path);
-    let request = Request::get("/orders/42").body(Body::empty());
-    let shipped = router.oneshot(request.expect("a request")).await;
-    let body = shipped.expect("answered").into_body();
-    let name = axum::body::to_bytes(body, 100).await.expect("a body");
-    assert_eq!(&*name, b"orders:42");
+    let orders = Router::new().route("/{order}", get(ship)).layer(by_path);
+    let shops = Router::new().nest("/orders", orders);
+    let router = Router::new().nest("/shops/{shop}", shops);
+    for (path, key) in [
+        ("/shops/1/orders/42", "1:42"),
+        ("/shops/2/orders/42", "2:42"),
+    ] {
+        let request = Request::get(path).body(Body::empty());
+        let shipped = router.clone().oneshot(request.expect("a request")).await;
+        let body = shipped.expect("answered").into_body();
+        let name = axum::body::to_bytes(body, 100).await.expect("a body");
+        assert_eq!(name, format!("orders:{key}"));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_busy_process_is_503_and_not_another_request_with_the_key() {
+    let client = Client::embedded();
+    let router = router(layer(&client).with_wait(ms(100)), || async {});
+    let mut kept = pin!(ask(&router, "42"));
+    // It has asked for the lock, and is not polled when the answer comes.
+    assert!(poll!(&mut kept).is_pending());
+    sleep(ms(1000)).await;
+    let refused = kept.await;
+    assert_eq!(refused.status(), StatusCode::SERVICE_UNAVAILABLE);
+    assert_eq!(retry_after(&refused), Some(5));
+    let error = refused.extensions().get::<Error>();
+    let is_over = matches!(
+        error,
+        Some(Error::Timeout {
+            passed_over: 1..,
+            ..
+        })
+    );
+    assert!(is_over, "{error:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -178,53 +209,5 @@ async fn a_handler_that_needs_the_lock_does_not_run_without_the_layer() {
         let body = ask(router, "42").await.into_body();
         let body = axum::body::to_bytes(body, 100).await.expect("a body");
         assert_eq!(body, token, "each request has a higher one, on demand");
-    }
-}
-
-/// A service that may be called once for each time that it was ready, as tower demands.
-#[derive(Default)]
-struct Strict {
-    is_ready: bool,
-}
-
-impl Clone for Strict {
-    fn clone(&self) -> Self {
-        Strict::default()
-    }
-}
-
-impl tower::Service<Request<Body>> for Strict {
-    type Response = Response<Body>;
-    type Error = std::convert::Infallible;
-    type Future = std::future::Ready<Result<Self::Response, Self::Error>>;
-
-    fn poll_ready(
-        &mut self,
-        _: &mut std::task::Context<'_>,
-    ) -> std::task::Poll<Result<(), Self::Error>> {
-        self.is_ready = true;
-        std::task::Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, _: Request<Body>) -> Self::Future {
-        assert!(
-            std::mem::take(&mut self.is_ready),
-            "called before it was ready"
-        );
-        std::future::ready(Ok(Response::new(Body::empty())))
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn only_the_service_that_was_ready_is_called() {
-    use tower::{Layer as _, Service as _, ServiceExt};
-
-    let header = HeaderName::from_static("x-order");
-    let layer = LockLayer::by_header(&Client::embedded(), "orders", header);
-    let mut service = layer.layer(Strict::default());
-    for _ in 0..3 {
-        let ready = ServiceExt::<Request<Body>>::ready(&mut service).await;
-        let served = ready.expect("ready").call(request("42")).await;
-        assert_eq!(served.expect("served").status(), StatusCode::OK);
     }
 }
