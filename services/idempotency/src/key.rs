@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use http::header::CONTENT_TYPE;
 use http::request::Parts;
+use leasehold_tower::original_uri;
 use sha2::{Digest as _, Sha256};
 
 use crate::KEY_MAX;
@@ -33,8 +34,7 @@ pub(crate) fn digest(caller: &[u8], key: &str) -> String {
 
 /// What makes two requests with one key the same request.
 pub(crate) fn fingerprint(parts: &Parts, body: &[u8]) -> String {
-    let target = parts
-        .uri
+    let target = original_uri(parts)
         .path_and_query()
         .map_or("", |target| target.as_str());
     let kind = parts.headers.get(CONTENT_TYPE);

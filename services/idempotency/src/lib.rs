@@ -8,15 +8,31 @@
 //! | Status | When |
 //! |--------|------|
 //! | that of the service | the first request with a key, and each later one: the same status, headers and body |
-//! | 400 | no key, a key that is not allowed, or a body that does not arrive |
-//! | 409, with `Retry-After` | the first request with the key is still being served, by whichever process |
+//! | 400 | no key, no caller, a key that is not allowed, or a body that breaks off |
+//! | 408 | the body did not arrive in [time](IdempotencyLayer::with_body_timeout) |
+//! | 409, with `Retry-After` | the first request with the key is being served, by whichever process, and did not end within [`with_wait`](IdempotencyLayer::with_wait) |
 //! | 413 | the request is longer than [`with_limit`](IdempotencyLayer::with_limit) |
 //! | 422 | the key was used for another request: the method, path, query, content type or body differ |
 //! | 503, with `Retry-After` | Redis or the store is not available, or the lock was lost. **The work may have been done** |
-//! | 500 | Redis refuses the call; or the reply is longer than the limit, see below |
+//! | 500 | Redis or the store refuses the call; or the reply is longer than the limit, see below |
 //!
 //! The body of these statuses is empty. All requests that reach the layer need a key, so put it around the methods that
-//! need it only, such as `post(pay).layer(…)`.
+//! need it only, such as `post(pay).layer(…)`. The path is the whole one also in a nested router of axum. A layer of
+//! another kind outside that takes something out of the path must hand it to the caller function.
+//!
+//! # A client that gives up
+//!
+//! **A request that has begun goes on without its client**, in a task of its own, and its reply is kept for the next try.
+//! The same holds for everything outside that drops the call, such as a time-out. So a time-out of the *work* belongs
+//! inside of the layer; without one, a handler that never ends holds its key for ever. The handler has the span of its
+//! request, but not its task-local values.
+//!
+//! # Shutdown
+//!
+//! A server that stops gracefully waits for its connections, and not for requests whose client has hung up. So wait for
+//! these too, and only then shut the client down: `axum::serve(…).with_graceful_shutdown(…).await`, then
+//! [`layer.drained().await`](IdempotencyLayer::drained), then `client.shutdown(…).await`. If the runtime ends first,
+//! such work breaks off anywhere, its reply is not kept, and the next request runs it again.
 //!
 //! # What is kept
 //!
@@ -36,9 +52,15 @@
 //! can exclude that; only the database that the work changes can: write the key in the same transaction, and look for
 //! it first.
 //!
-//! But no two requests with one key run at the same time, and all replies of a key are the same one. A former holder
-//! whose process stood still cannot replace the reply of a later one: the store compares the [`FencingToken`] of each
-//! request. The handler finds this token in the extensions of its request, for the resources that it changes.
+//! But no two requests with one key run at the same time, unless a process stands still for longer than the lease. And
+//! all replies of a key are the same one: the first that is kept. The handler finds its hold,
+//! [`Locked`](leasehold_tower::Locked), in the extensions of its request: it can check it before a step that cannot be
+//! undone. For a [fencing token](leasehold::FencingToken), put a fenced
+//! [`LockLayer`](leasehold_tower::LockLayer::fenced) inside.
+//!
+//! # Redis cost
+//!
+//! With a [`RedisStore`]: 1 round trip for a kept reply; otherwise that of a lock, and 3.
 //!
 //! # Examples
 //!
@@ -51,11 +73,11 @@
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() {
 //! let client = Client::embedded(); // or Client::connect("redis://127.0.0.1:6379").await?
-//! let once = IdempotencyLayer::new(&client, "payments", RedisStore::new(&client), |parts| {
+//! let idempotency = IdempotencyLayer::new(&client, "payments", RedisStore::new(&client), |parts| {
 //!     // Who calls: set by the layer that authenticates. Two callers never share a key.
 //!     parts.headers.get("x-account").map(|account| account.as_bytes().to_vec())
 //! });
-//! let router: Router = Router::new().route("/payments", post(pay).layer(once));
+//! let router: Router = Router::new().route("/payments", post(pay).layer(idempotency));
 //! # }
 //! ```
 
@@ -69,8 +91,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::request::Parts;
-use leasehold::{Client, Error, FencedLock, FencingToken, Lease};
-use leasehold_tower::{LockLayer, LockService};
+use leasehold::{Client, Lease};
+use tokio_util::task::TaskTracker;
 use tower_layer::Layer;
 
 pub use service::Idempotent;
@@ -82,124 +104,138 @@ pub use store::{MemoryStore, RedisStore, Store, StoreError};
 /// draft, are no part of it.
 pub const KEY_MAX: usize = 255;
 
-/// How long a request waits for its token. The lock of the tokens is held for a moment only.
-const TOKEN_WAIT: Duration = Duration::from_secs(5);
-const TOKEN_LEASE: Lease = Lease::Fixed(Duration::from_secs(1));
+/// Finds who calls.
+type Caller = dyn Fn(&Parts) -> Option<Vec<u8>> + Send + Sync;
 
 /// A layer that runs requests with an `Idempotency-Key` once, and keeps their replies. The [crate] says what clients get.
 ///
-/// The layer takes the lock `{scope}:{digest}`, where the digest is of the caller and the key.
+/// The layer takes the lock `{scope}:{digest}`, where the digest is of the caller and the key. A clone is the same layer.
 pub struct IdempotencyLayer<S> {
-    lock: LockLayer,
-    keeper: Arc<Keeper<S>>,
-}
-
-/// What the layer gives to its services.
-pub(crate) struct Keeper<S> {
     client: Client,
     scope: Arc<str>,
-    pub(crate) store: Arc<S>,
-    pub(crate) limit: usize,
+    caller: Arc<Caller>,
+    store: Arc<S>,
+    running: TaskTracker,
+    settings: Settings,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Settings {
+    wait: Duration,
+    lease: Lease,
+    limit: usize,
+    body_timeout: Duration,
 }
 
 impl<S: Store> IdempotencyLayer<S> {
     /// Makes a layer. Does no I/O.
     ///
     /// `caller` says who calls, for example the account that an outer layer has found. Two callers with one key have
-    /// nothing to do with each other: otherwise one could read the reply of the other. A request without a caller is
-    /// refused with 400.
+    /// nothing to do with each other: otherwise one could read the reply of the other. What tells tenants apart and is
+    /// not in the path, such as the host, belongs to the caller. A request without a caller is refused with 400.
     pub fn new(
         client: &Client,
         scope: impl Into<Arc<str>>,
         store: S,
         caller: impl Fn(&Parts) -> Option<Vec<u8>> + Send + Sync + 'static,
     ) -> Self {
-        let scope = scope.into();
         IdempotencyLayer {
-            lock: LockLayer::new(client, scope.clone(), move |parts| {
-                Some(key::digest(&caller(parts)?, key::of(parts)?))
-            }),
-            keeper: Arc::new(Keeper {
-                client: client.clone(),
-                scope,
-                store: Arc::new(store),
+            client: client.clone(),
+            scope: scope.into(),
+            caller: Arc::new(caller),
+            store: Arc::new(store),
+            running: TaskTracker::new(),
+            settings: Settings {
+                wait: Duration::ZERO,
+                lease: Lease::Renewed,
                 limit: 1 << 20,
-            }),
+                body_timeout: Duration::from_secs(10),
+            },
         }
     }
 
+    /// Sets how long a request waits for the one before it, to get its reply. Default: zero, which refuses it at once with
+    /// 409.
+    #[must_use = "the layer is moved into the returned value"]
+    pub fn with_wait(mut self, wait: Duration) -> Self {
+        self.settings.wait = wait;
+        self
+    }
+
     /// Sets the lease of the lock. Default: [`Lease::Renewed`], with the client's lease (30 s).
+    ///
+    /// A request that runs for longer than a [fixed](Lease::Fixed) lease is dropped, and its client gets 503.
     #[must_use = "the layer is moved into the returned value"]
     pub fn with_lease(mut self, lease: Lease) -> Self {
-        self.lock = self.lock.with_lease(lease);
+        self.settings.lease = lease;
         self
     }
 
     /// Sets the longest body of a request, and of a reply, in bytes. Default: 1 MiB. Both are held in memory.
     #[must_use = "the layer is moved into the returned value"]
     pub fn with_limit(mut self, limit: usize) -> Self {
-        let Keeper {
-            client,
-            scope,
-            store,
-            limit: _,
-        } = &*self.keeper;
-        self.keeper = Arc::new(Keeper {
-            client: client.clone(),
-            scope: scope.clone(),
-            store: store.clone(),
-            limit,
-        });
+        self.settings.limit = limit;
         self
     }
-}
 
-impl<S: Store> Keeper<S> {
-    /// The lock that gives the tokens of a name. There are 256 for a scope, not one for each key, because Redis keeps
-    /// the counter of a fenced lock for ever.
-    fn tokens(&self, name: &str) -> FencedLock {
-        let shard = &name[name.len() - 2..];
-        self.client
-            .fenced_lock(format!("{}:tokens:{shard}", self.scope))
+    /// Sets how long the body of a request may take to arrive. Default: 10 s.
+    #[must_use = "the layer is moved into the returned value"]
+    pub fn with_body_timeout(mut self, timeout: Duration) -> Self {
+        self.settings.body_timeout = timeout;
+        self
     }
 
-    /// The next token for the holder of the lock with this name.
+    /// Waits until no request of this layer runs, also none whose client has hung up. For the end of a process: see
+    /// [shutdown](crate#shutdown).
     ///
-    /// It is higher than that of each earlier holder, if the lock is still held when this returns: then an earlier
-    /// holder that was in time has got its token before.
-    pub(crate) async fn next_token(&self, name: &str) -> Result<FencingToken, Error> {
-        let tokens = self.tokens(name);
-        let guard = tokens.try_lock(TOKEN_WAIT, TOKEN_LEASE).await?;
-        Ok(guard.token())
+    /// Requests that come meanwhile are served, so stop the server first.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe. Requests go on.
+    pub async fn drained(&self) {
+        self.running.close();
+        self.running.wait().await;
+    }
+
+    /// The name of the lock and of the reply. `None` without a caller, or without a key that is allowed.
+    fn name(&self, parts: &Parts) -> Option<String> {
+        let digest = key::digest(&(self.caller)(parts)?, key::of(parts)?);
+        Some(format!("{}:{digest}", self.scope))
     }
 }
 
 impl<S, I> Layer<I> for IdempotencyLayer<S> {
-    type Service = LockService<Idempotent<I, S>>;
+    type Service = Idempotent<I, S>;
 
     fn layer(&self, inner: I) -> Self::Service {
-        let keeper = self.keeper.clone();
-        self.lock.layer(Idempotent::new(inner, keeper))
+        Idempotent::new(inner, self.clone())
     }
 }
 
 impl<S> Clone for IdempotencyLayer<S> {
     fn clone(&self) -> Self {
-        let (lock, keeper) = (self.lock.clone(), self.keeper.clone());
-        IdempotencyLayer { lock, keeper }
+        IdempotencyLayer {
+            client: self.client.clone(),
+            scope: self.scope.clone(),
+            caller: self.caller.clone(),
+            store: self.store.clone(),
+            running: self.running.clone(),
+            settings: self.settings,
+        }
     }
 }
 
 impl<S> fmt::Debug for IdempotencyLayer<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("IdempotencyLayer")
-            .field("lock", &self.lock)
-            .field("limit", &self.keeper.limit)
+            .field("scope", &self.scope)
+            .field("settings", &self.settings)
             .finish_non_exhaustive()
     }
 }
 
 /// Compiles the example of the README.
-#[cfg(doctest)]
+#[cfg(all(doctest, feature = "axum"))]
 #[doc = include_str!("../README.md")]
 struct Readme;

@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use leasehold::{Client, Error, FencedValue, FencingToken};
+use leasehold::{Client, ConfigError, Error, Lease};
 use tokio::time::{Instant, sleep};
 
 /// Between two tries while Redis is not available.
@@ -13,69 +13,62 @@ const PAUSE: Duration = Duration::from_millis(100);
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Where replies are kept, as texts. It compares fencing tokens, as [`FencedValue`] does.
-///
-/// For each name the store remembers the highest token that it has seen, as durably as the text, and for as long. Both
-/// calls compare it with theirs and do their work in one step. In SQL each is one statement, for a table `reply` with the
-/// primary key `name`. If it returns or changes no row, the token is stale:
+/// Where replies are kept, as texts: the first one for a name stays. In SQL, for a table `reply` with the primary key
+/// `name`:
 ///
 /// ```sql
 /// -- get
-/// INSERT INTO reply (name, token) VALUES ($name, $token)
-///     ON CONFLICT (name) DO UPDATE SET token = excluded.token WHERE reply.token <= excluded.token
-///     RETURNING text;
+/// SELECT text FROM reply WHERE name = $name;
 /// -- put
-/// UPDATE reply SET token = $token, text = $text WHERE name = $name AND token <= $token;
+/// INSERT INTO reply (name, text) VALUES ($name, $text) ON CONFLICT (name) DO NOTHING;
+/// SELECT text FROM reply WHERE name = $name;
 /// ```
 pub trait Store: Send + Sync + 'static {
-    /// Shuts earlier tokens out, and then reads the text. `None` if there is none, or if it is forgotten.
+    /// Reads the text. `None` if there is none, or if it is forgotten.
     ///
     /// # Errors
     ///
-    /// [`StoreError::Stale`] if a later token was there.
-    fn get(
-        &self,
-        name: &str,
-        token: FencingToken,
-    ) -> impl Future<Output = Result<Option<String>, StoreError>> + Send;
+    /// [`StoreError`]. The client gets its status, and the handler does not run.
+    fn get(&self, name: &str) -> impl Future<Output = Result<Option<String>, StoreError>> + Send;
 
-    /// Keeps the text.
+    /// Keeps the text unless there is one, in one step. Returns the text that is there then.
     ///
     /// # Errors
     ///
-    /// [`StoreError::Stale`] if a later token was there. Then the text must not be kept.
+    /// [`StoreError`]. The client gets its status, although the handler has run.
     fn put(
         &self,
         name: &str,
-        token: FencingToken,
         text: &str,
-    ) -> impl Future<Output = Result<(), StoreError>> + Send;
+    ) -> impl Future<Output = Result<String, StoreError>> + Send;
 }
 
 /// Why a store did not do its work.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
-    /// A later request with the key was there. The client gets 409.
-    #[error("a later request with the key was there")]
-    Stale,
-    /// The store is not available, or refuses the call. The client gets 503.
-    #[error("the store failed")]
-    Failed(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// A later try may succeed: the client gets 503.
+    #[error("the store is not available")]
+    Unavailable(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// No later try succeeds before somebody helps, such as for a missing right: the client gets 500.
+    #[error("the store refuses the call")]
+    Refused(#[source] Box<dyn std::error::Error + Send + Sync>),
 }
 
 impl From<Error> for StoreError {
     fn from(error: Error) -> Self {
-        match error {
-            Error::StaleToken { .. } => StoreError::Stale,
-            other => StoreError::Failed(other.into()),
+        if error.is_retryable() || matches!(error, Error::Closed) {
+            StoreError::Unavailable(error.into())
+        } else {
+            StoreError::Refused(error.into())
         }
     }
 }
 
 /// Keeps replies in Redis, next to their locks: as `{scope}:{digest}:reply`.
 ///
-/// During an outage of Redis it tries again for as long as the lock is held.
+/// During an outage of Redis it tries again for as long as the lock is held; a request that only looks for a reply
+/// gets 503.
 #[derive(Clone, Debug)]
 pub struct RedisStore {
     client: Client,
@@ -91,38 +84,33 @@ impl RedisStore {
         }
     }
 
-    /// Sets how long a reply is kept. Default: a day. At most a year.
+    /// Sets how long a reply is kept. Default: a day.
     ///
     /// It must be longer than clients try again, and than a process may stand still.
-    #[must_use = "the store is moved into the returned value"]
-    pub fn with_keep(mut self, keep: Duration) -> Self {
-        self.keep = keep;
-        self
-    }
-
-    fn value(&self, name: &str) -> FencedValue {
-        let value = self.client.fenced_value(format!("{name}:reply"));
-        value.with_keep(self.keep)
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError::OutOfRange`] below a second, and above a year.
+    pub fn with_keep(mut self, keep: Duration) -> Result<Self, ConfigError> {
+        self.keep = Lease::at_least(Duration::from_secs(1), "keep", keep)?;
+        Ok(self)
     }
 }
 
+fn key(name: &str) -> String {
+    format!("{name}:reply")
+}
+
 impl Store for RedisStore {
-    async fn get(&self, name: &str, token: FencingToken) -> Result<Option<String>, StoreError> {
-        let value = self.value(name);
-        loop {
-            match value.get(token).await {
-                Err(error) if error.is_retryable() => sleep(PAUSE).await,
-                answer => return Ok(answer?),
-            }
-        }
+    async fn get(&self, name: &str) -> Result<Option<String>, StoreError> {
+        Ok(self.client.kept(&key(name)).await?)
     }
 
-    async fn put(&self, name: &str, token: FencingToken, text: &str) -> Result<(), StoreError> {
-        let value = self.value(name);
+    async fn put(&self, name: &str, text: &str) -> Result<String, StoreError> {
         loop {
-            match value.set(token, text).await {
+            match self.client.keep(&key(name), text, self.keep).await {
                 Err(error) if error.is_retryable() => sleep(PAUSE).await,
-                answer => return Ok(answer?),
+                there => return Ok(there?.unwrap_or_else(|| text.to_owned())),
             }
         }
     }
@@ -131,44 +119,22 @@ impl Store for RedisStore {
 /// Keeps replies for a day in this process, for tests of services. A clone is the same store.
 #[derive(Clone, Default)]
 pub struct MemoryStore {
-    replies: Arc<Mutex<HashMap<String, Kept>>>,
-}
-
-struct Kept {
-    token: FencingToken,
-    text: Option<(String, Instant)>,
-}
-
-impl MemoryStore {
-    fn step<T>(
-        &self,
-        name: &str,
-        token: FencingToken,
-        step: impl FnOnce(&mut Kept) -> T,
-    ) -> Result<T, StoreError> {
-        let mut replies = self.replies.lock().unwrap_or_else(PoisonError::into_inner);
-        let kept = replies
-            .entry(name.to_owned())
-            .or_insert(Kept { token, text: None });
-        if kept.token > token {
-            return Err(StoreError::Stale);
-        }
-        kept.token = token;
-        Ok(step(kept))
-    }
+    replies: Arc<Mutex<HashMap<String, (String, Instant)>>>,
 }
 
 impl Store for MemoryStore {
-    async fn get(&self, name: &str, token: FencingToken) -> Result<Option<String>, StoreError> {
-        self.step(name, token, |kept| {
-            let (text, since) = kept.text.as_ref()?;
-            (since.elapsed() < DAY).then(|| text.clone())
-        })
+    async fn get(&self, name: &str) -> Result<Option<String>, StoreError> {
+        let replies = self.replies.lock().unwrap_or_else(PoisonError::into_inner);
+        let there = replies.get(name).filter(|(_, since)| since.elapsed() < DAY);
+        Ok(there.map(|(text, _)| text.clone()))
     }
 
-    async fn put(&self, name: &str, token: FencingToken, text: &str) -> Result<(), StoreError> {
-        let text = Some((text.to_owned(), Instant::now()));
-        self.step(name, token, |kept| kept.text = text)
+    async fn put(&self, name: &str, text: &str) -> Result<String, StoreError> {
+        let mut replies = self.replies.lock().unwrap_or_else(PoisonError::into_inner);
+        replies.retain(|_, (_, since)| since.elapsed() < DAY);
+        let now = || (text.to_owned(), Instant::now());
+        let (there, _) = replies.entry(name.to_owned()).or_insert_with(now);
+        Ok(there.clone())
     }
 }
 

@@ -4,6 +4,7 @@
     reason = "how much a run under faults has done is worth a line"
 )]
 
+mod clients;
 mod faults;
 mod replies;
 mod stores;
@@ -16,6 +17,9 @@ use axum::routing::post;
 use leasehold::Client;
 use leasehold_idempotency::{IdempotencyLayer, RedisStore, Store};
 use tower::ServiceExt as _;
+
+/// The lock of the key `k` of the caller `7`: two texts with their lengths, hashed.
+const NAME_OF_K: &str = "payments:431fed916c2b8448754c404f4c8ba3b38d8799b3a8c202dfaee421160a40cd94";
 
 fn caller(parts: &Parts) -> Option<Vec<u8>> {
     let account = parts.headers.get("x-account")?;
@@ -51,7 +55,7 @@ async fn send(router: &Router, request: Request<Body>) -> Response<Body> {
     answered.expect("a router answers")
 }
 
-/// The status and the body. Until the body is there the lock is held.
+/// The status and the body.
 async fn ask(router: &Router, key: &str, body: &'static str) -> (StatusCode, String) {
     let (head, body) = send(router, request(key, body)).await.into_parts();
     let body = to_bytes(body, usize::MAX).await.expect("a body");

@@ -1,30 +1,34 @@
 //! What clients get, and what is kept.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::extract::Extension;
 use axum::http::header::{CONTENT_TYPE, RETRY_AFTER, SET_COOKIE};
-use axum::http::{Request, StatusCode};
-use leasehold::{Client, EmbeddedRedis, Error, FencingToken};
+use axum::http::{HeaderName, Request, StatusCode};
+use axum::routing::{MethodRouter, post};
+use leasehold::{Client, EmbeddedRedis, Error};
 use leasehold_idempotency::{KEY_MAX, RedisStore};
 use leasehold_testbed::ms;
-use tokio::time::{advance, sleep, timeout};
+use leasehold_tower::{LockLayer, Locked};
+use tokio::time::{advance, sleep};
 
-use crate::{ask, layer, layer_with, request, router, send};
+use crate::{NAME_OF_K, ask, layer, layer_with, request, router, send};
 
 /// Counts what a handler did.
 #[derive(Clone, Default)]
-struct Effects(Arc<AtomicU32>);
+pub(crate) struct Effects(Arc<AtomicU32>);
 
 impl Effects {
-    fn next(&self) -> u32 {
+    pub(crate) fn next(&self) -> u32 {
         self.0.fetch_add(1, Ordering::SeqCst) + 1
     }
 
-    fn all(&self) -> u32 {
+    pub(crate) fn all(&self) -> u32 {
         self.0.load(Ordering::SeqCst)
     }
 }
@@ -187,7 +191,8 @@ async fn only_final_replies_are_kept() {
 async fn a_reply_is_forgotten_after_its_time() {
     let redis = EmbeddedRedis::new();
     let client = redis.client();
-    let store = RedisStore::new(&client).with_keep(Duration::from_secs(3600));
+    let store = RedisStore::new(&client);
+    let store = store.with_keep(Duration::from_secs(3600)).expect("allowed");
     let effects = Effects::default();
     let counted = effects.clone();
     let router = router(layer_with(&client, store), move || async move {
@@ -238,23 +243,6 @@ async fn a_reply_as_long_as_the_limit_is_kept() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_that_is_dropped_runs_again() {
-    // As after a crash: whether its work was done, nobody knows.
-    let redis = EmbeddedRedis::new();
-    let effects = Effects::default();
-    let counted = effects.clone();
-    let router = router(layer(&redis.client()), move || async move {
-        let number = counted.next();
-        sleep(ms(500)).await;
-        number.to_string()
-    });
-    assert!(timeout(ms(100), ask(&router, "k", "")).await.is_err());
-    for _ in 0..2 {
-        assert_eq!(ask(&router, "k", "").await.1, "2");
-    }
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_request_whose_lock_is_lost_keeps_nothing() {
     let redis = EmbeddedRedis::new();
     let client = redis.client();
@@ -281,14 +269,63 @@ async fn a_request_whose_lock_is_lost_keeps_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_handler_gets_a_token_that_grows() {
-    let router = router(
-        layer(&Client::embedded()),
-        |Extension(token): Extension<FencingToken>| async move {
-            (StatusCode::SERVICE_UNAVAILABLE, token.to_string())
-        },
-    );
+async fn the_handler_has_its_hold_and_a_token_from_a_layer_inside() {
+    let client = Client::embedded();
+    let fenced = LockLayer::by_header(&client, "fenced", HeaderName::from_static("x-account"));
+    let pay = async |Extension(hold): Extension<Locked>| {
+        let token = hold.token().expect("fenced");
+        (StatusCode::SERVICE_UNAVAILABLE, token.to_string())
+    };
+    let inside: MethodRouter<(), Infallible> = post(pay).layer(fenced.fenced());
+    let fenced = Router::new().route("/", inside.layer(layer(&client)));
     for token in ["1", "2", "3"] {
-        assert_eq!(ask(&router, "k", "").await.1, token);
+        assert_eq!(ask(&fenced, "k", "").await.1, token);
     }
+    let router = router(layer(&client), async |hold: Locked| {
+        hold.check().expect("held");
+        hold.name().to_owned()
+    });
+    assert_eq!(ask(&router, "k", "").await.1, NAME_OF_K);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_reaches_the_caller_and_frees_the_key() {
+    let effects = Effects::default();
+    let counted = effects.clone();
+    let router = router(layer(&Client::embedded()), move || async move {
+        assert!(counted.next() > 1, "the first one fails");
+        "paid"
+    });
+    let first = tokio::spawn({
+        let router = router.clone();
+        async move { ask(&router, "k", "").await }
+    });
+    let ended = first.await.expect_err("it failed");
+    assert!(ended.is_panic());
+    assert_eq!(ask(&router, "k", "").await.1, "paid");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_key_belongs_to_one_path_under_nested_routers() {
+    let effects = Effects::default();
+    let counted = effects.clone();
+    let pay = move || async move { counted.next().to_string() };
+    let inner = router(layer(&Client::embedded()), pay);
+    let deep = Router::new().nest("/orders/{order}", inner);
+    let router = Router::new().nest("/shops/{shop}", deep);
+    let to = async |path: &str| {
+        let mut request = request("k", "a");
+        *request.uri_mut() = path.parse().expect("a path");
+        send(&router, request).await.status()
+    };
+    assert_eq!(to("/shops/1/orders/7").await, StatusCode::OK);
+    for other in [
+        "/shops/2/orders/7",
+        "/shops/1/orders/8",
+        "/shops/1/orders/7?b",
+    ] {
+        assert_eq!(to(other).await, StatusCode::UNPROCESSABLE_ENTITY, "{other}");
+    }
+    assert_eq!(to("/shops/1/orders/7").await, StatusCode::OK);
+    assert_eq!(effects.all(), 1);
 }
