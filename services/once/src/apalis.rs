@@ -1,7 +1,6 @@
 //! Workers of apalis.
 
 use std::future::poll_fn;
-use std::mem;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::{Duration, SystemTime};
@@ -97,37 +96,24 @@ where
     type Error = S::Error;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, S::Error>> + Send>>;
 
-    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
-        self.inner.poll_ready(context)
+    /// Always ready: the inner service is asked when its turn has come.
+    fn poll_ready(&mut self, _context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        Poll::Ready(Ok(()))
     }
 
     fn call(&mut self, task: Task<Tick<Tz>>) -> Self::Future {
-        // The clone is for the next task: this service is the one that said it was ready.
-        let next = self.inner.clone();
-        let mut inner = mem::replace(&mut self.inner, next.clone());
-        let OnceLayer { once, times } = self.layer.clone();
+        let (inner, OnceLayer { once, times }) = (self.inner.clone(), self.layer.clone());
         let since = Duration::from_secs(task.args.get_timestamp());
         Box::pin(async move {
             let tick = SystemTime::UNIX_EPOCH + since;
             match times {
-                Times::AtMost => match once.at_most(tick, || inner.call(task)).await? {
+                Times::AtMost => match once.at_most(tick, || served(inner, task)).await? {
                     Ran::Here(response) => Ok(Ran::Here(response?)),
                     Ran::Elsewhere => Ok(Ran::Elsewhere),
                     Ran::Missed => Ok(Ran::Missed),
                 },
                 Times::AtLeast => {
-                    // The work begins again after a lost lock, with a service that must get ready first.
-                    let mut ready = Some(inner);
-                    let work = move |_token| {
-                        let (inner, next, task) = (ready.take(), next.clone(), task.clone());
-                        async move {
-                            let mut inner = match inner {
-                                Some(inner) => inner,
-                                None => made_ready(next).await?,
-                            };
-                            inner.call(task).await
-                        }
-                    };
+                    let work = move |_token| served(inner.clone(), task.clone());
                     once.at_least(tick, work).await
                 }
             }
@@ -135,7 +121,7 @@ where
     }
 }
 
-async fn made_ready<S: Service<R>, R>(mut service: S) -> Result<S, S::Error> {
+async fn served<S: Service<R>, R>(mut service: S, request: R) -> Result<S::Response, S::Error> {
     poll_fn(|context| service.poll_ready(context)).await?;
-    Ok(service)
+    service.call(request).await
 }

@@ -76,7 +76,7 @@ mod cron;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use leasehold::{Client, Error, FencingToken, Lease, Lock};
+use leasehold::{Client, ConfigError, Error, FencingToken, Lease};
 use tokio::time::sleep;
 
 #[cfg(feature = "apalis")]
@@ -89,8 +89,8 @@ const PAUSE: Duration = Duration::from_millis(250);
 
 /// A job whose ticks run once in a fleet. The [crate] says what that means.
 ///
-/// A clone is the same job. Its lock is named `{job}@run`, claims are locks named `{job}@{milliseconds since 1970}`, and
-/// marks have `:done` after that.
+/// A clone is the same job. Its lock is named `{job}@run`. Claims are locks named `{job}@{milliseconds since 1970}:claimed`
+/// that nobody releases, and marks are strings with `:done` in place of that.
 #[derive(Clone, Debug)]
 pub struct Once {
     client: Client,
@@ -122,13 +122,16 @@ impl Once {
         }
     }
 
-    /// Sets how long Redis remembers a tick. Default: an hour. At most a year.
+    /// Sets how long Redis remembers a tick. Default: an hour.
     ///
     /// It must be longer than twice the difference of two clocks: see the [crate]. One small key is kept for each tick.
-    #[must_use = "the job is moved into the returned value"]
-    pub fn with_keep(mut self, keep: Duration) -> Self {
-        self.keep = keep;
-        self
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError::OutOfRange`] below a second, and above a year.
+    pub fn with_keep(mut self, keep: Duration) -> Result<Self, ConfigError> {
+        self.keep = Lease::at_least(Duration::from_secs(1), "keep", keep)?;
+        Ok(self)
     }
 
     /// Sets how long a tick stays locked after its instance died in [`at_least`](Once::at_least). Default: the client's
@@ -155,14 +158,14 @@ impl Once {
     ///
     /// # Errors
     ///
-    /// The errors of [`Lock::try_lock`] that no retry mends: Redis refuses the call, the client was shut down, or the
-    /// name or the keep time cannot be used. `work` did not start.
+    /// The errors of [`Lock::try_lock`](leasehold::Lock::try_lock) that no retry mends: Redis refuses the call, the client
+    /// was shut down, or the name cannot be used. `work` did not start.
     pub async fn at_most<W: Future>(
         &self,
         tick: SystemTime,
         work: impl FnOnce() -> W,
     ) -> Result<Ran<W::Output>, Error> {
-        let claim = self.client.lock(self.name(tick));
+        let claim = self.client.lock(self.name(tick) + ":claimed");
         loop {
             if self.is_far_from(tick) {
                 return Ok(Ran::Missed);
@@ -176,7 +179,7 @@ impl Once {
                     guard.forget();
                     return Ok(Ran::Here(work().await));
                 }
-                Err(error) if error.is_timeout() => return Ok(Ran::Elsewhere),
+                Err(error) if error.is_busy() => return Ok(Ran::Elsewhere),
                 Err(error) if error.is_retryable() => sleep(PAUSE).await,
                 Err(error) => return Err(error),
             }
@@ -201,8 +204,8 @@ impl Once {
     /// # Errors
     ///
     /// - Those of `work`. The tick is not done then: the next instance that waits runs it.
-    /// - Those of [`Lock::lock`]: Redis refuses a call for good, the client was shut down, or a name, the lease or the
-    ///   keep time cannot be used. If only the mark was refused, the work is done, but others may run it again.
+    /// - Those of [`Lock::lock`](leasehold::Lock::lock): Redis refuses a call for good, the client was shut down, or a name
+    ///   or the lease cannot be used. If only the mark was refused, the work is done, but others may run it again.
     pub async fn at_least<T, E, W>(
         &self,
         tick: SystemTime,
@@ -212,17 +215,18 @@ impl Once {
         E: From<Error>,
         W: Future<Output = Result<T, E>>,
     {
-        let mark = self.client.lock(format!("{}:done", self.name(tick)));
+        let mark = self.name(tick) + ":done";
         // One for all ticks: Redis keeps the counter of a fenced lock for ever.
         let lock = self.client.fenced_lock(format!("{}@run", self.job));
         loop {
             let guard = lock.acquire().lease(self.lease).await?;
             let run = async {
-                if is_done(&mark).await? {
+                if retried(|| self.client.kept(&mark)).await?.is_some() {
                     return Ok(Ran::Elsewhere);
                 }
                 let done = work(guard.token()).await?;
-                self.set(&mark).await?;
+                // A former holder of the lock may have marked it.
+                retried(|| self.client.keep(&mark, "done", self.keep)).await?;
                 Ok(Ran::Here(done))
             };
             match guard.run(run).await {
@@ -234,22 +238,6 @@ impl Once {
                 // The work was dropped, and another instance may run it now.
                 Err(Error::Lost { .. }) => {}
                 Err(error) => return Err(error.into()),
-            }
-        }
-    }
-
-    /// Marks a tick as done: a lock that nobody releases.
-    async fn set(&self, mark: &Lock) -> Result<(), Error> {
-        loop {
-            match mark.try_lock_now(Lease::Fixed(self.keep)).await {
-                Ok(guard) => {
-                    guard.forget();
-                    return Ok(());
-                }
-                // A former holder of the lock has marked it.
-                Err(error) if error.is_timeout() => return Ok(()),
-                Err(error) if error.is_retryable() => sleep(PAUSE).await,
-                Err(error) => return Err(error),
             }
         }
     }
@@ -273,9 +261,13 @@ impl Once {
     }
 }
 
-async fn is_done(mark: &Lock) -> Result<bool, Error> {
+/// The first answer that no retry can change.
+async fn retried<T, A>(ask: impl Fn() -> A) -> Result<T, Error>
+where
+    A: Future<Output = Result<T, Error>>,
+{
     loop {
-        match mark.is_locked().await {
+        match ask().await {
             Err(error) if error.is_retryable() => sleep(PAUSE).await,
             answer => return answer,
         }

@@ -3,7 +3,7 @@
 use std::future::{pending, ready};
 use std::time::{Duration, SystemTime};
 
-use leasehold::{Client, EmbeddedRedis, Error};
+use leasehold::{Client, ConfigError, EmbeddedRedis, Error};
 use leasehold_once::{Once, Ran};
 use leasehold_testbed::ms;
 use tokio::time::{advance, sleep, timeout};
@@ -83,10 +83,22 @@ async fn an_outage_delays_a_run() {
 #[tokio::test(start_paused = true)]
 async fn what_cannot_be_claimed_is_an_error() {
     let client = Client::embedded();
-    let forever = once(&client).with_keep(Duration::from_secs(u32::MAX.into()));
-    let ran = forever.at_most(now(), || ready(())).await;
-    assert!(matches!(ran, Err(Error::Config(_))), "{ran:?}");
     client.shutdown(ms(1000)).await.expect("closed");
     let ran = once(&client).at_most(now(), || ready(())).await;
     assert!(matches!(ran, Err(Error::Closed)), "{ran:?}");
+}
+
+#[test]
+fn a_keep_time_that_cannot_be_is_refused_when_it_is_set() {
+    let job = once(&Client::embedded());
+    for keep in [Duration::ZERO, ms(999), 366 * 24 * KEEP, Duration::MAX] {
+        let refused = job.clone().with_keep(keep).expect_err("refused");
+        assert!(
+            matches!(refused, ConfigError::OutOfRange { what: "keep", .. }),
+            "{refused}"
+        );
+    }
+    for keep in [Duration::from_secs(1), 365 * 24 * KEEP] {
+        job.clone().with_keep(keep).expect("allowed");
+    }
 }

@@ -205,6 +205,7 @@ async fn a_claim_that_is_granted_late_is_given_back() {
     let server = Server::start();
     let client = Client::connect(&server.url()).await.expect("connects");
     let (job, tick) = (once(&client).with_keep(ms(2000)), now());
+    let job = job.expect("allowed");
     server.pause();
     let resume = async {
         sleep(ms(600)).await;
