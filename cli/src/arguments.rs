@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use crate::found::EVERY;
 use crate::name::{Name, TextName, any_name, text_name};
 
 const EXIT_CODES: &str = "Exit codes: 120 not acquired in time, 121 lost, 122 server unreachable, 123 refused by the \
@@ -208,7 +209,7 @@ pub(crate) enum Kind {
 #[derive(Debug, Args)]
 pub(crate) struct ListArguments {
     /// The names to show: `*` is any text, `?` any byte, `[ab]` one of these characters.
-    #[arg(default_value = "*")]
+    #[arg(default_value = EVERY)]
     pub(crate) pattern: String,
     /// Print JSON.
     #[arg(long)]
@@ -272,7 +273,7 @@ pub(crate) struct PermitsArguments {
 #[derive(Debug, Args)]
 pub(crate) struct WatchArguments {
     /// The names to show: `*` is any text, `?` any byte, `[ab]` one of these characters.
-    #[arg(default_value = "*")]
+    #[arg(default_value = EVERY)]
     pub(crate) pattern: String,
     /// The time between two polls. At least 100ms.
     #[arg(long, value_parser = span, default_value = "1s", value_name = "TIME")]

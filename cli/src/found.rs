@@ -11,9 +11,14 @@ use crate::arguments::Kind;
 use crate::name::Name;
 use crate::output::{Tone, short};
 
+/// The pattern of all names.
+pub(crate) const EVERY: &str = "*";
+
 /// The kinds of a string that this library did not write.
 const NUMBER: &str = "number";
 const STRING: &str = "string";
+/// A claim of `leasehold-once`, which nobody holds or releases: `{job}@{milliseconds}:claimed`.
+const CLAIM: &str = "claim";
 
 /// A lock that is held, or an idle semaphore.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -63,6 +68,7 @@ impl From<LockInfo> for Found {
         let kind = match number {
             Some(_) => NUMBER.to_owned(),
             None if foreign => STRING.to_owned(),
+            None if lock.kind == LockKind::Lock && is_claim(&name) => CLAIM.to_owned(),
             None => lock.kind.to_string(),
         };
         if number.is_some() {
@@ -104,6 +110,25 @@ impl From<Holder> for FoundHolder {
             held_for_ms,
         }
     }
+}
+
+fn is_claim(name: &Name) -> bool {
+    let tick = name.text().and_then(|name| name.strip_suffix(":claimed"));
+    let time = tick.and_then(|tick| tick.rsplit_once('@'));
+    time.is_some_and(|(_, time)| time.parse::<u64>().is_ok())
+}
+
+/// What was found, and how many claims were left out. Of all names they are left out, because a job has one for each of
+/// its last ticks.
+pub(crate) fn without_claims(
+    found: impl IntoIterator<Item = LockInfo>,
+    pattern: &str,
+) -> (Vec<Found>, usize) {
+    let (claims, others): (Vec<_>, Vec<_>) = found
+        .into_iter()
+        .map(Found::from)
+        .partition(|found| pattern == EVERY && found.kind == CLAIM);
+    (others, claims.len())
 }
 
 /// Finds the lock with this name, of any kind. `None` if it is free.

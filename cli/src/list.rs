@@ -2,7 +2,7 @@
 
 use crate::arguments::{ListArguments, ServerArguments};
 use crate::exit::Failure;
-use crate::found::Found;
+use crate::found::without_claims;
 use crate::output::{Rows, Tone, complain, say, say_json};
 use crate::server::close;
 
@@ -15,7 +15,11 @@ pub(crate) async fn list(list: &ListArguments, server: &ServerArguments) -> Resu
     if locks.is_truncated() {
         complain("there are more: the search ended at its bounds, give a pattern");
     }
-    let locks: Vec<_> = locks.into_iter().map(Found::from).collect();
+    let (locks, claims) = without_claims(locks, &list.pattern);
+    if claims > 0 {
+        let told = "claims of leasehold-once are left out: give a pattern, such as '*:claimed'";
+        complain(&format!("{claims} {told}"));
+    }
     if list.json {
         say_json(&locks)?;
         return Ok(0);

@@ -17,7 +17,7 @@ use leasehold::{Client, Error};
 
 use crate::arguments::{ServerArguments, WatchArguments};
 use crate::exit::Failure;
-use crate::found::Found;
+use crate::found::{Found, without_claims};
 use crate::server::close;
 
 /// The shortest interval, because each poll searches the whole database.
@@ -39,8 +39,9 @@ pub(crate) async fn watch(asked: &WatchArguments, server: &ServerArguments) -> R
     done.map(|()| 0)
 }
 
-/// What is held or waited for. Idle semaphores are left out, because only their use is a change.
+/// What is held or waited for. Idle semaphores are left out, because only their use is a change, and so are claims.
 async fn look(client: &Client, pattern: &str) -> Result<Vec<Found>, Error> {
-    let found = client.locks(pattern).await?.into_iter().map(Found::from);
-    Ok(found.filter(|found| !found.is_idle()).collect())
+    let (mut found, _claims) = without_claims(client.locks(pattern).await?, pattern);
+    found.retain(|found| !found.is_idle());
+    Ok(found)
 }

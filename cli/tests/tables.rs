@@ -3,7 +3,10 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::process::Stdio;
+use std::time::SystemTime;
 
+use leasehold::{Client, Error};
+use leasehold_once::{Once, Ran};
 use leasehold_testbed::{Reply, is_missing, wait_until};
 
 use serde_json::{Value, json};
@@ -135,6 +138,36 @@ fn ls_lists_the_locks_of_java_and_of_this_library() {
     let none = bed.output(&["ls", "nothing:*"]);
     assert_eq!((exit_code(&none), &*stdout(&none)), (0, ""));
     assert_eq!(json(&bed, &["ls", "nothing:*"]), json!([]));
+}
+
+#[tokio::test]
+async fn claims_of_a_job_are_listed_as_what_they_are_when_asked_for() {
+    let Some(bed) = Testbed::start() else { return };
+    let client = Client::connect(&bed.server.url()).await.expect("connects");
+    let job = Once::new(&client, "job");
+    for _ in 0..2 {
+        let ran = job.at_most(SystemTime::now(), async || ()).await;
+        assert_eq!(ran.expect("asked"), Ran::Here(()));
+        let tick = job.at_least(SystemTime::now(), async |_| Ok::<_, Error>(()));
+        assert_eq!(tick.await.expect("asked"), Ran::Here(()));
+    }
+    let own = client.lock("job@7").lock().await.expect("taken");
+    let names = |list: &Value| -> Vec<_> {
+        let list = list.as_array().expect("a list").iter();
+        list.map(|lock| (lock["name"].clone(), lock["kind"].clone()))
+            .collect()
+    };
+    let all = bed.output(&["ls", "--json"]);
+    let list = serde_json::from_str(&stdout(&all)).expect("JSON");
+    assert_eq!(names(&list), [(json!("job@7"), json!("lock"))]);
+    let told = stderr(&all);
+    assert!(told.contains("2 claims of leasehold-once"), "{told}");
+    let claims = names(&json(&bed, &["ls", "*:claimed"]));
+    assert_eq!(claims.len(), 2);
+    assert!(claims.iter().all(|(_, kind)| kind == "claim"), "{claims:?}");
+    own.unlock().await.expect("released");
+    let watched = bed.output(&["watch", "--lines", "--count", "1"]);
+    assert_eq!(stdout(&watched), "");
 }
 
 #[test]

@@ -96,7 +96,7 @@ async fn once(
         .unlock_not_before(at_least);
     match tick.run(async |_guard| job.await).await {
         Ok(()) => Ok(Ran::Here),
-        Err(error) if error.is_timeout() => Ok(Ran::Elsewhere),
+        Err(error) if error.is_busy() => Ok(Ran::Elsewhere),
         Err(Error::Lost {
             reason: LossReason::MaxHold,
             ..
