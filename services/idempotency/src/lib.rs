@@ -234,8 +234,3 @@ impl<S> fmt::Debug for IdempotencyLayer<S> {
             .finish_non_exhaustive()
     }
 }
-
-/// Compiles the example of the README.
-#[cfg(all(doctest, feature = "axum"))]
-#[doc = include_str!("../README.md")]
-struct Readme;

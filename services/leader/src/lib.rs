@@ -254,8 +254,3 @@ impl fmt::Debug for Term {
             .finish_non_exhaustive()
     }
 }
-
-/// Compiles the example of the README.
-#[cfg(doctest)]
-#[doc = include_str!("../README.md")]
-struct Readme;

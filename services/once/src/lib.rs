@@ -273,8 +273,3 @@ where
         }
     }
 }
-
-/// Compiles the examples of the README.
-#[cfg(all(doctest, feature = "apalis", feature = "tokio-cron-scheduler"))]
-#[doc = include_str!("../README.md")]
-struct Readme;

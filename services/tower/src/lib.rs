@@ -341,8 +341,3 @@ impl fmt::Debug for LockLayer {
             .finish_non_exhaustive()
     }
 }
-
-/// Compiles the example of the README.
-#[cfg(all(doctest, feature = "axum"))]
-#[doc = include_str!("../README.md")]
-struct Readme;
