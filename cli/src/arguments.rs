@@ -10,7 +10,6 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use crate::found::EVERY;
 use crate::name::{Name, TextName, any_name, text_name};
 
 const EXIT_CODES: &str = "Exit codes: 120 not acquired in time, 121 lost, 122 server unreachable, 123 refused by the \
@@ -205,6 +204,9 @@ pub(crate) enum Kind {
     /// The write side of a read/write lock.
     Write,
 }
+
+/// The pattern of all names.
+pub(crate) const EVERY: &str = "*";
 
 #[derive(Debug, Args)]
 pub(crate) struct ListArguments {

@@ -7,12 +7,9 @@ use leasehold::inspect::{Holder, LockInfo, LockKind};
 use leasehold::{Client, Error, Lock};
 use serde::Serialize;
 
-use crate::arguments::Kind;
+use crate::arguments::{EVERY, Kind};
 use crate::name::Name;
 use crate::output::{Tone, short};
-
-/// The pattern of all names.
-pub(crate) const EVERY: &str = "*";
 
 /// The kinds of a string that this library did not write.
 const NUMBER: &str = "number";

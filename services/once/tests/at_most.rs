@@ -64,6 +64,12 @@ async fn a_tick_that_is_far_from_the_clock_is_missed() {
     }
     let claims = client.locks("job@*").await.expect("asked");
     assert_eq!(claims.len(), 2, "a tick that is missed is not claimed");
+    for claim in claims.iter() {
+        // By this the command line knows them.
+        let tick = claim.key.strip_prefix("job@").expect("of the job");
+        let tick = tick.strip_suffix(":claimed").expect("a claim");
+        assert!(tick.parse::<u64>().is_ok(), "milliseconds: {tick}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
