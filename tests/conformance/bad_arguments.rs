@@ -118,6 +118,8 @@ async fn ask(told: &mut Told, client: &Client, name: &str) {
     let token = FencingToken::from_value(1);
     told.note("set_fenced", client.set_fenced(name, token, "value").await);
     told.note("fenced.get", client.fenced_value(name).get(token).await);
+    told.note("kept", client.kept(name).await);
+    told.note("keep", client.keep(name, "value", ms(1000)).await);
 }
 
 async fn ask_semaphores(told: &mut Told, client: &Client, name: &str) {

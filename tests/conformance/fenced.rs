@@ -281,6 +281,35 @@ pub(crate) async fn a_read_shuts_earlier_tokens_out(bed: Bed) {
     );
 }
 
+/// The strings of the crates for services.
+pub(crate) async fn a_text_is_kept_once(bed: Bed) {
+    let (one, other) = (bed.client().await, bed.client().await);
+    let long = ms(100_000);
+    assert_eq!(one.kept("text").await.unwrap(), None);
+    assert!(!bed.exists("text"), "a read keeps nothing");
+    assert_eq!(one.keep("text", "ä\r\n", long).await.unwrap(), None);
+    for client in [&one, &other] {
+        let there = client.keep("text", "second", 2 * long).await.unwrap();
+        assert_eq!(there.as_deref(), Some("ä\r\n"));
+        assert_eq!(client.kept("text").await.unwrap(), there);
+    }
+    assert!((70_000..=100_000).contains(&bed.left("text")));
+    // Also an empty one.
+    for there in [None, Some("")] {
+        let kept = one.keep("empty", "", long).await.unwrap();
+        assert_eq!(kept.as_deref(), there);
+    }
+    bed.command(&["HSET", "hash", "f", "v"]);
+    for refused in [one.kept("hash").await, one.keep("hash", "text", long).await] {
+        let told = matches!(&refused, Err(error) if !error.is_retryable());
+        assert!(told, "{refused:?}");
+    }
+    for never in [Duration::ZERO, ms(9), Duration::MAX] {
+        let refused = one.keep("text", "text", never).await;
+        assert!(matches!(refused, Err(Error::Config(_))), "{refused:?}");
+    }
+}
+
 pub(crate) async fn a_value_and_its_highest_token_expire_together(bed: Bed) {
     const FENCE: &str = "leasehold_fence:{value}";
     let client = bed.client().await;

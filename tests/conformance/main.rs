@@ -437,6 +437,7 @@ leasehold_testbed::behaviours! {
         a_counter_that_gives_no_token_leaves_nothing_behind,
         a_resource_takes_the_last_token_and_later_ones,
         a_read_shuts_earlier_tokens_out,
+        a_text_is_kept_once,
         a_value_and_its_highest_token_expire_together,
     }
     polling_locks {
