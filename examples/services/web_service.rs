@@ -97,7 +97,7 @@ fn lock(client: &Client, order: u8) -> Lock {
 fn refuse(error: Error) -> Refusal {
     let text = format!("{error}\n");
     match error {
-        Error::Timeout { .. } => (StatusCode::LOCKED, text),
+        error if error.is_busy() => (StatusCode::LOCKED, text),
         error if error.is_retryable() => (StatusCode::SERVICE_UNAVAILABLE, text),
         _ => (StatusCode::INTERNAL_SERVER_ERROR, text),
     }

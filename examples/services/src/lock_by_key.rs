@@ -1,5 +1,6 @@
 //! A middleware: of all requests with one key, one at a time, over all processes.
 
+use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -26,7 +27,7 @@ pub struct LockByKey<Body> {
 pub enum Refusal {
     /// No key, or none that can be part of a name.
     NoKey(HeaderName),
-    /// The lock was not acquired, or it was lost. Of [`Error::Timeout`]: another request with this key runs.
+    /// The lock was not acquired, or it was lost. If it is [busy](Error::is_busy), another request with this key runs.
     Lock(Error),
 }
 
@@ -107,14 +108,13 @@ where
     type Error = S::Error;
     type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, S::Error>> + Send>>;
 
-    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
-        self.inner.poll_ready(context)
+    /// Always ready: the inner service is asked when the lock is there, so that a waiting request keeps no place in it.
+    fn poll_ready(&mut self, _context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        Poll::Ready(Ok(()))
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        // The clone is for the next request: this service is the one that said it was ready.
-        let next = self.inner.clone();
-        let mut inner = std::mem::replace(&mut self.inner, next);
+        let mut inner = self.inner.clone();
         let (wait, refuse) = (self.lock.wait, self.lock.refuse);
         let Some(key) = self.lock.key(&request) else {
             let refusal = Refusal::NoKey(self.lock.header.clone());
@@ -122,9 +122,11 @@ where
         };
         let lock = self.lock.client.lock(format!("request:{key}"));
         Box::pin(async move {
-            let served = lock
-                .run(wait, Lease::Renewed, move |_guard| inner.call(request))
-                .await;
+            let served = async move |_guard| {
+                poll_fn(|context| inner.poll_ready(context)).await?;
+                inner.call(request).await
+            };
+            let served = lock.run(wait, Lease::Renewed, served).await;
             served.unwrap_or_else(|error| Ok(refuse(Refusal::Lock(error))))
         })
     }

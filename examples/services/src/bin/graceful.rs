@@ -85,7 +85,7 @@ async fn ship(
     });
     match shipped.await {
         Ok(()) => Ok(format!("{order} is shipped\n")),
-        Err(error @ Error::Timeout { .. }) => Err((StatusCode::LOCKED, error.to_string())),
+        Err(error) if error.is_busy() => Err((StatusCode::LOCKED, error.to_string())),
         Err(error) => Err((StatusCode::SERVICE_UNAVAILABLE, error.to_string())),
     }
 }

@@ -11,7 +11,6 @@ use std::net::TcpListener;
 use std::time::Duration;
 
 use http::HeaderName;
-use leasehold::Error;
 use leasehold_examples::shop::{Order, OrdersServer, Shipped};
 use leasehold_examples::{
     Failure, LockByKey, Refusal, Terminated, client, millis, required, visit,
@@ -56,7 +55,7 @@ fn refuse(refusal: Refusal) -> http::Response<Body> {
         Refusal::NoKey(header) => {
             Status::invalid_argument(format!("{header}: letters, digits and dashes"))
         }
-        Refusal::Lock(Error::Timeout { .. }) => Status::aborted("this order is being shipped"),
+        Refusal::Lock(error) if error.is_busy() => Status::aborted("this order is being shipped"),
         Refusal::Lock(error) => Status::unavailable(error.to_string()),
     };
     status.into_http()

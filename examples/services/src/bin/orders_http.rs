@@ -18,7 +18,6 @@ use axum::extract::State;
 use axum::http::{HeaderMap, HeaderName, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
-use leasehold::Error;
 use leasehold_examples::{Failure, LockByKey, Refusal, Terminated, client, millis, required};
 use rusqlite::{Connection, OptionalExtension as _, params};
 use tokio::net::TcpListener;
@@ -114,7 +113,7 @@ fn refuse(refusal: Refusal) -> Response<Body> {
             StatusCode::BAD_REQUEST,
             format!("{header}: letters, digits and dashes"),
         ),
-        Refusal::Lock(Error::Timeout { .. }) => (
+        Refusal::Lock(error) if error.is_busy() => (
             StatusCode::LOCKED,
             "a request with this key is running".to_owned(),
         ),
