@@ -96,7 +96,7 @@ use tokio_util::task::TaskTracker;
 use tower_layer::Layer;
 
 pub use service::Idempotent;
-pub use store::{MemoryStore, RedisStore, Store, StoreError};
+pub use store::{RedisStore, Store, StoreError};
 
 /// The longest key, in bytes.
 ///
@@ -110,17 +110,14 @@ type Caller = dyn Fn(&Parts) -> Option<Vec<u8>> + Send + Sync;
 /// A layer that runs requests with an `Idempotency-Key` once, and keeps their replies. The [crate] says what clients get.
 ///
 /// The layer takes the lock `{scope}:{digest}`, where the digest is of the caller and the key. A clone is the same layer.
+#[derive(Clone)]
 pub struct IdempotencyLayer<S> {
     client: Client,
     scope: Arc<str>,
     caller: Arc<Caller>,
-    store: Arc<S>,
+    store: S,
+    /// Requests that have begun.
     running: TaskTracker,
-    settings: Settings,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Settings {
     wait: Duration,
     lease: Lease,
     limit: usize,
@@ -143,14 +140,12 @@ impl<S: Store> IdempotencyLayer<S> {
             client: client.clone(),
             scope: scope.into(),
             caller: Arc::new(caller),
-            store: Arc::new(store),
+            store,
             running: TaskTracker::new(),
-            settings: Settings {
-                wait: Duration::ZERO,
-                lease: Lease::Renewed,
-                limit: 1 << 20,
-                body_timeout: Duration::from_secs(10),
-            },
+            wait: Duration::ZERO,
+            lease: Lease::Renewed,
+            limit: 1 << 20,
+            body_timeout: Duration::from_secs(10),
         }
     }
 
@@ -158,7 +153,7 @@ impl<S: Store> IdempotencyLayer<S> {
     /// 409.
     #[must_use = "the layer is moved into the returned value"]
     pub fn with_wait(mut self, wait: Duration) -> Self {
-        self.settings.wait = wait;
+        self.wait = wait;
         self
     }
 
@@ -167,21 +162,21 @@ impl<S: Store> IdempotencyLayer<S> {
     /// A request that runs for longer than a [fixed](Lease::Fixed) lease is dropped, and its client gets 503.
     #[must_use = "the layer is moved into the returned value"]
     pub fn with_lease(mut self, lease: Lease) -> Self {
-        self.settings.lease = lease;
+        self.lease = lease;
         self
     }
 
     /// Sets the longest body of a request, and of a reply, in bytes. Default: 1 MiB. Both are held in memory.
     #[must_use = "the layer is moved into the returned value"]
     pub fn with_limit(mut self, limit: usize) -> Self {
-        self.settings.limit = limit;
+        self.limit = limit;
         self
     }
 
     /// Sets how long the body of a request may take to arrive. Default: 10 s.
     #[must_use = "the layer is moved into the returned value"]
     pub fn with_body_timeout(mut self, timeout: Duration) -> Self {
-        self.settings.body_timeout = timeout;
+        self.body_timeout = timeout;
         self
     }
 
@@ -205,24 +200,12 @@ impl<S: Store> IdempotencyLayer<S> {
     }
 }
 
-impl<S, I> Layer<I> for IdempotencyLayer<S> {
+impl<S: Clone, I> Layer<I> for IdempotencyLayer<S> {
     type Service = Idempotent<I, S>;
 
     fn layer(&self, inner: I) -> Self::Service {
-        Idempotent::new(inner, self.clone())
-    }
-}
-
-impl<S> Clone for IdempotencyLayer<S> {
-    fn clone(&self) -> Self {
-        IdempotencyLayer {
-            client: self.client.clone(),
-            scope: self.scope.clone(),
-            caller: self.caller.clone(),
-            store: self.store.clone(),
-            running: self.running.clone(),
-            settings: self.settings,
-        }
+        let layer = self.clone();
+        Idempotent { inner, layer }
     }
 }
 
@@ -230,7 +213,10 @@ impl<S> fmt::Debug for IdempotencyLayer<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("IdempotencyLayer")
             .field("scope", &self.scope)
-            .field("settings", &self.settings)
+            .field("wait", &self.wait)
+            .field("lease", &self.lease)
+            .field("limit", &self.limit)
+            .field("body_timeout", &self.body_timeout)
             .finish_non_exhaustive()
     }
 }

@@ -3,72 +3,80 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use bytes::Bytes;
-use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
-use http_body_util::Full;
+use http::{HeaderName, HeaderValue, Response, StatusCode};
 
 /// The reply to a request, and which request that was.
 #[derive(Clone, Debug)]
 pub(crate) struct Reply {
     pub(crate) fingerprint: String,
-    pub(crate) status: StatusCode,
-    pub(crate) headers: HeaderMap,
-    pub(crate) body: Bytes,
+    pub(crate) response: Response<Bytes>,
 }
 
 /// Statuses below 500 that ask the client to try again.
 const TRY_AGAIN: [u16; 5] = [408, 409, 423, 425, 429];
 
 impl Reply {
-    /// What is kept for a reply that is longer than the limit.
-    pub(crate) fn too_long(fingerprint: String) -> Self {
-        Reply {
+    /// The reply of the service, and whether it is kept: then a client that gets it should not try again.
+    pub(crate) fn of(
+        response: Response<Result<Bytes, StatusCode>>,
+        fingerprint: String,
+    ) -> (Self, bool) {
+        let (head, body) = response.into_parts();
+        let asks_again = head.status.is_server_error() || TRY_AGAIN.contains(&head.status.as_u16());
+        let (response, is_final) = match body {
+            Ok(body) => (Response::from_parts(head, body), !asks_again),
+            Err(broken) => {
+                let mut empty = Response::new(Bytes::new());
+                *empty.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
+                // The work of a reply that is too long is done, and must not be done again.
+                (empty, broken == StatusCode::PAYLOAD_TOO_LARGE)
+            }
+        };
+        let reply = Reply {
             fingerprint,
-            status: StatusCode::INTERNAL_SERVER_ERROR,
-            headers: HeaderMap::new(),
-            body: Bytes::new(),
-        }
+            response,
+        };
+        (reply, is_final)
     }
 
-    /// Whether a reply with this status is kept: a client that gets it should not try again.
-    pub(crate) fn is_final(status: StatusCode) -> bool {
-        !status.is_server_error() && !TRY_AGAIN.contains(&status.as_u16())
+    /// The kept reply, if it is one to this request.
+    pub(crate) fn replay(text: &str, fingerprint: &str) -> Result<Self, StatusCode> {
+        match Reply::parse(text) {
+            Some(reply) if reply.fingerprint == fingerprint => Ok(reply),
+            Some(_) => Err(StatusCode::UNPROCESSABLE_ENTITY),
+            // Not by this crate.
+            None => Err(StatusCode::INTERNAL_SERVER_ERROR),
+        }
     }
 
     /// Lines: the fingerprint, the status, the headers, and an empty one before the body. Values and the body are any
     /// bytes, so they are in Base64.
     pub(crate) fn to_text(&self) -> String {
-        let mut text = format!("{}\n{}\n", self.fingerprint, self.status.as_u16());
-        for (name, value) in &self.headers {
+        let status = self.response.status().as_u16();
+        let mut text = format!("{}\n{status}\n", self.fingerprint);
+        for (name, value) in self.response.headers() {
             for part in [name.as_str(), ": ", &BASE64.encode(value), "\n"] {
                 text += part;
             }
         }
-        text + "\n" + &BASE64.encode(&self.body)
+        text + "\n" + &BASE64.encode(self.response.body())
     }
 
-    pub(crate) fn parse(text: &str) -> Option<Self> {
+    fn parse(text: &str) -> Option<Self> {
         let (head, body) = text.split_once("\n\n")?;
         let mut lines = head.lines();
         let (fingerprint, status) = (lines.next()?.to_owned(), lines.next()?);
-        let mut headers = HeaderMap::new();
+        let mut response = Response::new(BASE64.decode(body).ok()?.into());
+        *response.status_mut() = StatusCode::from_bytes(status.as_bytes()).ok()?;
         for line in lines {
             let (name, value) = line.split_once(": ")?;
             let name = HeaderName::try_from(name).ok()?;
             let value = HeaderValue::try_from(BASE64.decode(value).ok()?).ok()?;
-            headers.append(name, value);
+            response.headers_mut().append(name, value);
         }
         Some(Reply {
             fingerprint,
-            status: StatusCode::from_bytes(status.as_bytes()).ok()?,
-            headers,
-            body: BASE64.decode(body).ok()?.into(),
+            response,
         })
-    }
-
-    pub(crate) fn into_response(self) -> Response<Full<Bytes>> {
-        let mut response = Response::new(Full::new(self.body));
-        *response.status_mut() = self.status;
-        *response.headers_mut() = self.headers;
-        response
     }
 }

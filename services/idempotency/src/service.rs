@@ -21,7 +21,6 @@
 //! A task that stood still may keep its reply although a later one ran: the first reply that is kept is the reply to
 //! both.
 
-use std::fmt;
 use std::future::poll_fn;
 use std::panic::resume_unwind;
 use std::pin::Pin;
@@ -30,8 +29,9 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
+use http::header::RETRY_AFTER;
 use http::request::Parts;
-use http::{Request, Response, StatusCode};
+use http::{HeaderValue, Request, Response, StatusCode};
 use http_body::Body;
 use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
 use leasehold::Error;
@@ -44,19 +44,13 @@ use crate::reply::Reply;
 use crate::store::{Store, StoreError};
 use crate::{IdempotencyLayer, key};
 
-/// The longest `Retry-After`.
-const RETRY_AFTER: Duration = Duration::from_secs(5);
+const TRY_AFTER: Duration = Duration::from_secs(5);
 
 /// A service behind an [`IdempotencyLayer`].
+#[derive(Clone, Debug)]
 pub struct Idempotent<I, S> {
-    inner: I,
-    layer: IdempotencyLayer<S>,
-}
-
-impl<I, S> Idempotent<I, S> {
-    pub(crate) fn new(inner: I, layer: IdempotencyLayer<S>) -> Self {
-        Idempotent { inner, layer }
-    }
+    pub(crate) inner: I,
+    pub(crate) layer: IdempotencyLayer<S>,
 }
 
 impl<I, S, B, C> Service<Request<B>> for Idempotent<I, S>
@@ -82,10 +76,17 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let (inner, layer) = (self.inner.clone(), self.layer.clone());
-        Box::pin(async move {
-            match answer(&layer, inner, request).await {
-                Ok(reply) => Ok(reply.into_response()),
+        let (mut inner, layer) = (self.inner.clone(), self.layer.clone());
+        let serve = move |parts, body: Bytes| async move {
+            poll_fn(|context| inner.poll_ready(context)).await?;
+            let response = inner.call(Request::from_parts(parts, body.into())).await?;
+            let (head, body) = response.into_parts();
+            Ok(Response::from_parts(head, whole(body, layer.limit).await))
+        };
+        let answer = answer(self.layer.clone(), request, serve);
+        Box::pin(async {
+            match answer.await {
+                Ok(reply) => Ok(reply.response.map(Full::new)),
                 Err(Ended::Refused(response)) => Ok(response.map(|()| Full::default())),
                 Err(Ended::Failed(error)) => Err(error),
             }
@@ -109,69 +110,55 @@ struct Asked {
     body: Bytes,
 }
 
+/// The response of the service, with its body or why that is not whole.
+type Served<E> = Result<Response<Result<Bytes, StatusCode>>, E>;
+
 /// The kept reply, or else that of the service.
 ///
 /// CANCEL: the client hung up. Before the lock is there, nothing has happened; after that, a task goes on.
-async fn answer<I, S, B, C>(
-    layer: &IdempotencyLayer<S>,
-    inner: I,
+async fn answer<S: Store, B, E: Send + 'static, F>(
+    layer: IdempotencyLayer<S>,
     request: Request<B>,
-) -> Result<Reply, Ended<I::Error>>
+    serve: impl FnOnce(Parts, Bytes) -> F + Send + 'static,
+) -> Result<Reply, Ended<E>>
 where
-    I: Service<Request<B>, Response = Response<C>> + Send + 'static,
-    I::Future: Send,
-    I::Error: Send + 'static,
-    S: Store,
-    B: Body + From<Bytes> + Send + 'static,
+    B: Body,
     B::Error: Into<BoxError>,
-    C: Body + Send + 'static,
-    C::Data: Send,
-    C::Error: Into<BoxError>,
+    F: Future<Output = Served<E>> + Send + 'static,
 {
-    let asked = arrived(layer, request).await?;
-    if let Some(reply) = kept(layer, &asked).await? {
+    let asked = arrived(&layer, request).await?;
+    if let Some(reply) = kept(&layer, &asked).await? {
         return Ok(reply);
     }
     let lock = layer.client.lock(&asked.name);
-    let guard = lock.try_lock(layer.settings.wait, layer.settings.lease);
-    let held = match guard.await {
+    let held = match lock.try_lock(layer.wait, layer.lease).await {
         Ok(guard) => Locked::from(guard),
-        Err(error) if error.is_busy() => {
-            // It may have ended in the meantime.
-            let reply = kept(layer, &asked).await?;
-            return reply.ok_or_else(|| not_locked(error));
-        }
-        Err(error) => return Err(not_locked(error)),
+        // The other one may have ended in the meantime.
+        Err(error) => return kept(&layer, &asked).await?.ok_or_else(|| error.into()),
     };
     // Nothing is awaited between the lock and the task: from here on, the client may go.
-    let task = run(layer.clone(), held, inner, asked).in_current_span();
-    match layer.running.spawn(task).await {
+    let running = layer.running.clone();
+    let task = run(layer, held, asked, serve).in_current_span();
+    match running.spawn(task).await {
         Ok(outcome) => outcome,
         Err(ended) if ended.is_panic() => resume_unwind(ended.into_panic()),
         // The runtime shuts down.
-        Err(_) => Err(refused(StatusCode::SERVICE_UNAVAILABLE)),
+        Err(_) => Err(StatusCode::SERVICE_UNAVAILABLE.into()),
     }
 }
 
 /// Reads the whole request, before the lock: a body that never arrives holds nothing up.
-async fn arrived<S: Store, B, E>(
+async fn arrived<S: Store, B: Body>(
     layer: &IdempotencyLayer<S>,
     request: Request<B>,
-) -> Result<Asked, Ended<E>>
+) -> Result<Asked, StatusCode>
 where
-    B: Body,
     B::Error: Into<BoxError>,
 {
     let (parts, body) = request.into_parts();
-    let name = layer.name(&parts);
-    let name = name.ok_or_else(|| refused(StatusCode::BAD_REQUEST))?;
-    let whole = whole(body, layer.settings.limit);
-    let body = match timeout(layer.settings.body_timeout, whole).await {
-        Ok(Ok(body)) => body,
-        Ok(Err(Broken::TooLong)) => return Err(refused(StatusCode::PAYLOAD_TOO_LARGE)),
-        Ok(Err(Broken::Failed)) => return Err(refused(StatusCode::BAD_REQUEST)),
-        Err(_) => return Err(refused(StatusCode::REQUEST_TIMEOUT)),
-    };
+    let name = layer.name(&parts).ok_or(StatusCode::BAD_REQUEST)?;
+    let body = timeout(layer.body_timeout, whole(body, layer.limit)).await;
+    let body = body.map_err(|_| StatusCode::REQUEST_TIMEOUT)??;
     Ok(Asked {
         name,
         fingerprint: key::fingerprint(&parts, &body),
@@ -181,48 +168,29 @@ where
 }
 
 /// Runs the service while the lock is held, unless a reply came before the lock.
-async fn run<I, S, B, C>(
+async fn run<S: Store, E, F: Future<Output = Served<E>>>(
     layer: IdempotencyLayer<S>,
     held: Locked,
-    mut inner: I,
     asked: Asked,
-) -> Result<Reply, Ended<I::Error>>
-where
-    I: Service<Request<B>, Response = Response<C>>,
-    S: Store,
-    B: From<Bytes>,
-    C: Body,
-    C::Error: Into<BoxError>,
-{
+    serve: impl FnOnce(Parts, Bytes) -> F,
+) -> Result<Reply, Ended<E>> {
     let lock = held.clone();
-    let work = async move {
+    let work = async {
         if let Some(reply) = kept(&layer, &asked).await? {
             return Ok(reply);
         }
-        let Asked {
-            name,
-            fingerprint,
-            mut parts,
-            body,
-        } = asked;
+        let mut parts = asked.parts;
         parts.extensions.insert(held);
-        let ready = poll_fn(|context| inner.poll_ready(context));
-        ready.await.map_err(Ended::Failed)?;
-        let response = inner.call(Request::from_parts(parts, body.into()));
-        let response = response.await.map_err(Ended::Failed)?;
-        let (reply, is_final) = read(response, fingerprint, layer.settings.limit).await?;
+        let served = serve(parts, asked.body).await.map_err(Ended::Failed)?;
+        let (reply, is_final) = Reply::of(served, asked.fingerprint);
         if !is_final {
             return Ok(reply);
         }
-        let text = reply.to_text();
-        let there = layer.store.put(&name, &text).await.map_err(not_stored)?;
-        if there == text {
-            return Ok(reply);
-        }
-        // A task that stood still came first.
-        replay(&there, &reply.fingerprint)
+        // If a task that stood still came first, its reply is that of all.
+        let there = layer.store.put(&asked.name, &reply.to_text()).await?;
+        Ok(Reply::replay(&there, &reply.fingerprint)?)
     };
-    lock.run(work).await.map_err(not_locked)?
+    lock.run(work).await?
 }
 
 /// The reply that is kept, if it is one to this request.
@@ -230,100 +198,49 @@ async fn kept<S: Store, E>(
     layer: &IdempotencyLayer<S>,
     asked: &Asked,
 ) -> Result<Option<Reply>, Ended<E>> {
-    let text = layer.store.get(&asked.name).await.map_err(not_stored)?;
-    text.map(|text| replay(&text, &asked.fingerprint))
-        .transpose()
+    let text = layer.store.get(&asked.name).await?;
+    let reply = text.map(|text| Reply::replay(&text, &asked.fingerprint));
+    Ok(reply.transpose()?)
 }
 
-fn replay<E>(text: &str, fingerprint: &str) -> Result<Reply, Ended<E>> {
-    match Reply::parse(text) {
-        Some(reply) if reply.fingerprint == fingerprint => Ok(reply),
-        Some(_) => Err(refused(StatusCode::UNPROCESSABLE_ENTITY)),
-        // Not by this crate.
-        None => Err(refused(StatusCode::INTERNAL_SERVER_ERROR)),
-    }
-}
-
-/// The reply of the service, and whether it is final.
-async fn read<C: Body, E>(
-    response: Response<C>,
-    fingerprint: String,
-    limit: usize,
-) -> Result<(Reply, bool), Ended<E>>
-where
-    C::Error: Into<BoxError>,
-{
-    let (head, body) = response.into_parts();
-    match whole(body, limit).await {
-        Ok(body) => {
-            let reply = Reply {
-                fingerprint,
-                status: head.status,
-                headers: head.headers,
-                body,
-            };
-            Ok((reply, Reply::is_final(head.status)))
-        }
-        // The work is done, and must not be done again for a reply that cannot be kept.
-        Err(Broken::TooLong) => Ok((Reply::too_long(fingerprint), true)),
-        // The service failed in the middle of its reply.
-        Err(Broken::Failed) => Err(refused(StatusCode::INTERNAL_SERVER_ERROR)),
-    }
-}
-
-enum Broken {
-    TooLong,
-    Failed,
-}
-
-async fn whole<B: Body>(body: B, limit: usize) -> Result<Bytes, Broken>
+/// The whole body, or 413 if it is longer than the limit, and 400 if it breaks off.
+async fn whole<B: Body>(body: B, limit: usize) -> Result<Bytes, StatusCode>
 where
     B::Error: Into<BoxError>,
 {
     match Limited::new(body, limit).collect().await {
         Ok(body) => Ok(body.to_bytes()),
-        Err(error) if error.is::<LengthLimitError>() => Err(Broken::TooLong),
-        Err(_) => Err(Broken::Failed),
+        Err(error) if error.is::<LengthLimitError>() => Err(StatusCode::PAYLOAD_TOO_LARGE),
+        Err(_) => Err(StatusCode::BAD_REQUEST),
     }
 }
 
-fn refused<E>(status: StatusCode) -> Ended<E> {
-    let mut response = Response::new(());
-    *response.status_mut() = status;
-    Ended::Refused(Box::new(response))
+impl<E> From<StatusCode> for Ended<E> {
+    fn from(status: StatusCode) -> Self {
+        let mut response = Response::new(());
+        *response.status_mut() = status;
+        Ended::Refused(Box::new(response))
+    }
 }
 
-fn not_locked<E>(error: Error) -> Ended<E> {
-    let response = refusal(error, StatusCode::CONFLICT, RETRY_AFTER);
-    Ended::Refused(Box::new(response))
+impl<E> From<Error> for Ended<E> {
+    fn from(error: Error) -> Self {
+        let response = refusal(error, StatusCode::CONFLICT, TRY_AFTER);
+        Ended::Refused(Box::new(response))
+    }
 }
 
 /// The cause is an extension of the response.
-fn not_stored<E>(error: StoreError) -> Ended<E> {
-    let mut response = Response::new(());
-    *response.status_mut() = match error {
-        StoreError::Unavailable(_) => StatusCode::SERVICE_UNAVAILABLE,
-        StoreError::Refused(_) => StatusCode::INTERNAL_SERVER_ERROR,
-    };
-    if matches!(error, StoreError::Unavailable(_)) {
-        let after = RETRY_AFTER.as_secs().into();
-        let headers = response.headers_mut();
-        headers.insert(http::header::RETRY_AFTER, after);
-    }
-    response.extensions_mut().insert(Arc::new(error));
-    Ended::Refused(Box::new(response))
-}
-
-impl<I: Clone, S> Clone for Idempotent<I, S> {
-    fn clone(&self) -> Self {
-        Idempotent::new(self.inner.clone(), self.layer.clone())
-    }
-}
-
-impl<I: fmt::Debug, S> fmt::Debug for Idempotent<I, S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Idempotent")
-            .field("inner", &self.inner)
-            .finish_non_exhaustive()
+impl<E> From<StoreError> for Ended<E> {
+    fn from(error: StoreError) -> Self {
+        let mut response = Response::new(());
+        *response.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
+        if let StoreError::Unavailable(_) = error {
+            *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
+            let after = HeaderValue::from(TRY_AFTER.as_secs());
+            response.headers_mut().insert(RETRY_AFTER, after);
+        }
+        response.extensions_mut().insert(Arc::new(error));
+        Ended::Refused(Box::new(response))
     }
 }

@@ -1,12 +1,9 @@
 //! Where replies are kept.
 
-use std::collections::HashMap;
-use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use leasehold::{Client, ConfigError, Error, Lease};
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
 
 /// Between two tries while Redis is not available.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -23,7 +20,9 @@ const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 /// INSERT INTO reply (name, text) VALUES ($name, $text) ON CONFLICT (name) DO NOTHING;
 /// SELECT text FROM reply WHERE name = $name;
 /// ```
-pub trait Store: Send + Sync + 'static {
+///
+/// A clone is the same store.
+pub trait Store: Clone + Send + Sync + 'static {
     /// Reads the text. `None` if there is none, or if it is forgotten.
     ///
     /// # Errors
@@ -65,7 +64,8 @@ impl From<Error> for StoreError {
     }
 }
 
-/// Keeps replies in Redis, next to their locks: as `{scope}:{digest}:reply`.
+/// Keeps replies in Redis, next to their locks: as `{scope}:{digest}:reply`. In tests of services, on the engine of
+/// [`Client::embedded`].
 ///
 /// During an outage of Redis it tries again for as long as the lock is held; a request that only looks for a reply
 /// gets 503.
@@ -78,10 +78,8 @@ pub struct RedisStore {
 impl RedisStore {
     /// Makes a store. Does no I/O.
     pub fn new(client: &Client) -> Self {
-        RedisStore {
-            client: client.clone(),
-            keep: DAY,
-        }
+        let (client, keep) = (client.clone(), DAY);
+        RedisStore { client, keep }
     }
 
     /// Sets how long a reply is kept. Default: a day.
@@ -113,33 +111,5 @@ impl Store for RedisStore {
                 there => return Ok(there?.unwrap_or_else(|| text.to_owned())),
             }
         }
-    }
-}
-
-/// Keeps replies for a day in this process, for tests of services. A clone is the same store.
-#[derive(Clone, Default)]
-pub struct MemoryStore {
-    replies: Arc<Mutex<HashMap<String, (String, Instant)>>>,
-}
-
-impl Store for MemoryStore {
-    async fn get(&self, name: &str) -> Result<Option<String>, StoreError> {
-        let replies = self.replies.lock().unwrap_or_else(PoisonError::into_inner);
-        let there = replies.get(name).filter(|(_, since)| since.elapsed() < DAY);
-        Ok(there.map(|(text, _)| text.clone()))
-    }
-
-    async fn put(&self, name: &str, text: &str) -> Result<String, StoreError> {
-        let mut replies = self.replies.lock().unwrap_or_else(PoisonError::into_inner);
-        replies.retain(|_, (_, since)| since.elapsed() < DAY);
-        let now = || (text.to_owned(), Instant::now());
-        let (there, _) = replies.entry(name.to_owned()).or_insert_with(now);
-        Ok(there.clone())
-    }
-}
-
-impl fmt::Debug for MemoryStore {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MemoryStore").finish_non_exhaustive()
     }
 }

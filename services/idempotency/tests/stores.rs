@@ -5,7 +5,7 @@ use std::time::Duration;
 use axum::http::StatusCode;
 use axum::http::header::RETRY_AFTER;
 use leasehold::{Client, ConfigError, EmbeddedRedis, Error};
-use leasehold_idempotency::{MemoryStore, RedisStore, Store, StoreError};
+use leasehold_idempotency::{RedisStore, Store, StoreError};
 use leasehold_testbed::{Server, is_missing, ms};
 use tokio::time::{advance, sleep};
 
@@ -13,7 +13,9 @@ use crate::{ask, layer, layer_with, request, router, send};
 
 const HOUR: Duration = Duration::from_secs(60 * 60);
 
-async fn the_first_text_stays_for_a_day(store: impl Store) {
+#[tokio::test(start_paused = true)]
+async fn the_first_text_stays_for_a_day() {
+    let store = RedisStore::new(&Client::embedded());
     assert_eq!(store.get("name").await.expect("read"), None);
     for text in ["first", "second"] {
         let there = store.put("name", text).await.expect("kept");
@@ -27,12 +29,6 @@ async fn the_first_text_stays_for_a_day(store: impl Store) {
     advance(HOUR + ms(1)).await;
     assert_eq!(store.get("name").await.expect("read"), None);
     assert_eq!(store.put("name", "fourth").await.expect("kept"), "fourth");
-}
-
-#[tokio::test(start_paused = true)]
-async fn stores_keep_the_first_text() {
-    the_first_text_stays_for_a_day(MemoryStore::default()).await;
-    the_first_text_stays_for_a_day(RedisStore::new(&Client::embedded())).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -54,7 +50,8 @@ async fn a_keep_time_that_cannot_be_is_refused_when_it_is_set() {
 }
 
 /// A store that another task gets to while the handler runs.
-struct Overtaken(MemoryStore);
+#[derive(Clone)]
+struct Overtaken(RedisStore);
 
 impl Store for Overtaken {
     async fn get(&self, name: &str) -> Result<Option<String>, StoreError> {
@@ -70,8 +67,9 @@ impl Store for Overtaken {
 
 #[tokio::test(start_paused = true)]
 async fn the_first_reply_that_is_kept_is_the_reply_to_all() {
-    let store = Overtaken(MemoryStore::default());
-    let router = router(layer_with(&Client::embedded(), store), || async { "paid" });
+    let client = Client::embedded();
+    let store = Overtaken(RedisStore::new(&client));
+    let router = router(layer_with(&client, store), || async { "paid" });
     for _ in 0..2 {
         let reply = ask(&router, "k", "").await;
         assert_eq!(reply, (StatusCode::CREATED, "paid".into()));
@@ -79,6 +77,7 @@ async fn the_first_reply_that_is_kept_is_the_reply_to_all() {
 }
 
 /// A store that fails.
+#[derive(Clone)]
 struct Broken(fn() -> StoreError);
 
 impl Store for Broken {
