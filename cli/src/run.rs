@@ -8,16 +8,20 @@
 //! | `identity` | the holder and the purpose that others see |
 //! | `plan` | when the command must stop |
 //! | `command` | the processes of the command |
+//! | `process` | what the system tells about a process |
 //! | `supervisor` | signals, terminal, loss, and the end |
 //! | `reaper` | a second process, in case the runner is killed or stopped |
 //! | `terminal`, `signals` | the job control of a shell |
+//! | `notices` | messages that wait until the screen is free |
 
 mod command;
 mod enclosing;
 mod hold;
 mod identity;
 mod loss;
+mod notices;
 mod plan;
+mod process;
 mod progress;
 mod reaper;
 mod signals;

@@ -6,6 +6,7 @@ mod deadlocks;
 mod deployments;
 mod exit_codes;
 mod loss;
+mod modes;
 mod nested;
 mod others;
 mod passed_on;

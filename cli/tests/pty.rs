@@ -19,7 +19,7 @@ pub(crate) struct Pty {
     input: Box<dyn Write + Send>,
     child: Box<dyn Child + Send + Sync>,
     /// It hangs up when it is dropped.
-    _master: Box<dyn MasterPty + Send>,
+    master: Box<dyn MasterPty + Send>,
 }
 
 struct Shown {
@@ -69,7 +69,7 @@ impl Pty {
             shown,
             input,
             child,
-            _master: pair.master,
+            master: pair.master,
         }
     }
 
@@ -109,6 +109,15 @@ impl Pty {
             wait_until(&format!("the terminal shows {part:?}"), LATE, shows);
         }));
         assert!(waited.is_ok(), "no {part:?} in:\n{last}");
+    }
+
+    /// The modes of the terminal: whether it echoes, waits for whole lines, translates line breaks.
+    pub(crate) fn modes(&self) -> String {
+        let modes = self.master.get_termios().expect("a terminal");
+        format!(
+            "{:?} {:?} {:?}",
+            modes.input_flags, modes.output_flags, modes.local_flags
+        )
     }
 
     /// The exit code.

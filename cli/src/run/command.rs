@@ -9,10 +9,11 @@ use std::process;
 use nix::errno::Errno;
 use nix::sys::signal::{Signal, killpg, raise};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
-use nix::unistd::{Pid, getppid};
+use nix::unistd::{Pid, getpid, getppid};
 use tokio::signal::unix::{self, SignalKind};
 
 use super::START;
+use super::process::Process;
 use crate::exit::{self, Failure};
 use crate::output::complain;
 
@@ -22,10 +23,27 @@ pub(super) struct Command {
     /// The process and its group.
     pub(super) group: Pid,
     children: unix::Signal,
-    /// The exit code of the process itself. Other processes of the group may still run.
-    pub(super) status: Option<u8>,
+    /// How the process itself ended. Other processes of the group may still run.
+    pub(super) exit: Option<Exit>,
     /// The signal that stopped the command, until `take_stopped` returns it.
     stopped: Option<Signal>,
+}
+
+/// How a process ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Exit {
+    Code(u8),
+    Signal(Signal),
+}
+
+impl Exit {
+    /// The exit code, as in a shell.
+    pub(super) fn code(self) -> u8 {
+        match self {
+            Exit::Code(code) => code,
+            Exit::Signal(signal) => exit::of_signal(signal),
+        }
+    }
 }
 
 impl Command {
@@ -56,10 +74,10 @@ impl Command {
         let mut command = Command {
             group,
             children,
-            status: None,
+            exit: None,
             stopped: None,
         };
-        while command.stopped.take().is_none() && command.status.is_none() {
+        while command.stopped.take().is_none() && command.exit.is_none() {
             command.changed().await;
         }
         Ok(command)
@@ -85,7 +103,14 @@ impl Command {
     /// Whether all processes of the group have ended.
     pub(super) fn has_ended(&mut self) -> bool {
         self.see();
-        self.status.is_some() && killpg(self.group, None) == Err(Errno::ESRCH)
+        self.exit.is_some() && killpg(self.group, None) == Err(Errno::ESRCH)
+    }
+
+    /// Whether a group is that of the command, or of a job that the command has left behind.
+    pub(super) fn has_made(&self, group: Pid) -> bool {
+        // Orphans of the command are children of this process.
+        let is_orphan = |process: Process| process.parent == getpid();
+        group == self.group || Process::of(group).is_some_and(is_orphan)
     }
 
     /// The signal that stopped the command. Returned once for each stop.
@@ -98,10 +123,10 @@ impl Command {
         loop {
             match waitpid(None, Some(flags)) {
                 Ok(WaitStatus::Exited(pid, code)) if pid == self.group => {
-                    self.status = Some(u8::try_from(code).unwrap_or(exit::INTERNAL));
+                    self.exit = Some(Exit::Code(u8::try_from(code).unwrap_or(exit::INTERNAL)));
                 }
                 Ok(WaitStatus::Signaled(pid, signal, _)) if pid == self.group => {
-                    self.status = Some(exit::of_signal(signal));
+                    self.exit = Some(Exit::Signal(signal));
                 }
                 Ok(WaitStatus::Stopped(pid, signal)) if pid == self.group => {
                     self.stopped = Some(signal);

@@ -19,10 +19,10 @@ use nix::unistd::{self, Pid};
 
 use super::REAP;
 use super::command::own_program;
+use super::notices::Notices;
 use super::plan::Plan;
 use crate::clock::Moment;
 use crate::exit;
-use crate::output::complain;
 
 const DONE: &str = "done";
 /// The longest sleep. A timer may pause while the machine is suspended, so the clock is checked this often.
@@ -166,10 +166,11 @@ pub(super) fn reap(runner: Pid, plan: Plan, first_line: &str) -> u8 {
     if SigSet::all().thread_block().is_err() {
         return exit::INTERNAL;
     }
-    let (mut text, mut watched, mut step) = (
+    let (mut text, mut watched, mut step, mut notices) = (
         String::new(),
         Watched::parse(first_line.trim_end()),
         Step::Watch,
+        Notices::new(),
     );
     loop {
         let next = watched.and_then(|watched| match step {
@@ -179,20 +180,22 @@ pub(super) fn reap(runner: Pid, plan: Plan, first_line: &str) -> u8 {
         });
         if !read(&mut text, next).unwrap_or(false) {
             if let Some(Watched { group, .. }) = watched {
-                complain("the runner was killed, and so is its command");
                 let _ = killpg(group, Signal::SIGKILL);
+                notices.add("the runner was killed, and so is its command");
+                notices.write_on_a_new_line();
             }
             return 0;
         }
         while let Some((line, rest)) = text.split_once('\n') {
             if line == DONE {
+                notices.write();
                 return if step == Step::Watch { 0 } else { exit::LOST };
             }
             watched = Watched::parse(line).or(watched);
             text = rest.to_owned();
         }
         let Some(watched) = watched else { continue };
-        step = advance(step, watched, plan);
+        step = advance(step, watched, plan, &mut notices);
         if step == Step::Killed {
             // If the runner was stopped, let it continue and see what happened.
             let _ = kill(runner, Signal::SIGCONT);
@@ -200,7 +203,7 @@ pub(super) fn reap(runner: Pid, plan: Plan, first_line: &str) -> u8 {
     }
 }
 
-fn advance(step: Step, watched: Watched, plan: Plan) -> Step {
+fn advance(step: Step, watched: Watched, plan: Plan, notices: &mut Notices) -> Step {
     let signal = |signal| killpg(watched.group, signal).unwrap_or_default();
     if step != Step::Killed && plan.kill_at(watched.until).has_come() {
         signal(Signal::SIGKILL);
@@ -210,7 +213,7 @@ fn advance(step: Step, watched: Watched, plan: Plan) -> Step {
         return Step::Stopped;
     }
     if step == Step::Watch && plan.stop_at(watched.until).has_come() {
-        complain("the runner stands still: its command is stopped before the lock can end");
+        notices.add("the runner stands still: its command is stopped before the lock can end");
         signal(Signal::SIGTERM);
         signal(Signal::SIGCONT);
         return Step::Stopped;

@@ -4,16 +4,16 @@ use std::time::Duration;
 
 use nix::sys::signal::Signal;
 
-use super::command::Command;
+use super::command::{Command, Exit};
 use super::hold::Hold;
 use super::loss::Loss;
+use super::notices::Notices;
 use super::plan::Plan;
 use super::reaper::Reaper;
 use super::signals::Signals;
 use super::terminal::{Terminal, is_for_command, stop_this_process, suspend_job};
 use crate::clock::{self, Moment};
 use crate::exit::Failure;
-use crate::output::complain;
 
 /// The longest sleep. Timers may pause while the machine is suspended, so the clock is checked this often.
 const LOOK_MAX: Duration = Duration::from_millis(250);
@@ -27,6 +27,7 @@ pub(super) struct Supervisor<'a> {
     reaper: Reaper,
     terminal: Option<Terminal>,
     stopping: Option<Stopping>,
+    notices: Notices,
 }
 
 /// How the command ended.
@@ -55,6 +56,7 @@ impl<'a> Supervisor<'a> {
             reaper,
             terminal,
             stopping: None,
+            notices: Notices::new(),
         }
     }
 
@@ -65,11 +67,8 @@ impl<'a> Supervisor<'a> {
         let mut has_ended = false;
         self.look()?;
         if self.stopping.is_none() {
-            if let Some(terminal) = &self.terminal
-                && terminal.is_ours()
-                && is_for_command()
-            {
-                terminal.give(self.command.group);
+            if is_for_command() {
+                self.lend_terminal();
             }
             self.command.go_on();
         }
@@ -90,16 +89,31 @@ impl<'a> Supervisor<'a> {
                 () = tokio::time::sleep(next_look) => {}
             }
         }
-        if let Some(terminal) = &self.terminal
-            && terminal.is_of(self.command.group)
-        {
-            terminal.take_back();
-        }
+        Ok(self.end())
+    }
+
+    /// All processes of the command have ended.
+    fn end(mut self) -> Ending {
+        let has_terminal = self.take_terminal_back();
         let was_stopped = self.reaper.done() || self.stopping.is_some();
-        Ok(match self.command.status {
-            Some(status) if !was_stopped => Ending::Finished(status),
+        let ending = match self.command.exit {
+            Some(exit) if !was_stopped => Ending::Finished(exit.code()),
             _ => Ending::Stopped,
-        })
+        };
+        let has_finished = matches!(self.command.exit, Some(Exit::Code(_)));
+        // As a shell does: a command that ends by itself may change the modes, such as `stty`.
+        if let Some(terminal) = &self.terminal
+            && has_terminal
+            && (was_stopped || !has_finished)
+        {
+            terminal.restore();
+        }
+        if has_finished {
+            self.notices.write();
+        } else {
+            self.notices.write_on_a_new_line();
+        }
+        ending
     }
 
     /// The time until the next call of `look`.
@@ -136,7 +150,7 @@ impl<'a> Supervisor<'a> {
                 kill_at,
                 is_killed: false,
             }) if now >= kill_at => {
-                complain("the command is killed");
+                self.notices.add("the command is killed");
                 self.command.signal(Signal::SIGKILL);
                 self.stopping = Some(Stopping {
                     kill_at,
@@ -163,7 +177,7 @@ impl<'a> Supervisor<'a> {
             self.tell_reaper();
             return;
         }
-        complain(&format!(
+        self.notices.add(format!(
             "the lock is lost: {reason}; the command is stopped"
         ));
         self.command.signal(Signal::SIGTERM);
@@ -183,7 +197,7 @@ impl<'a> Supervisor<'a> {
         };
         // Without a reaper, this process still sends SIGKILL.
         if let Err(error) = self.reaper.stopping(self.command.group, kill_at) {
-            complain(&format!("the reaper: {error}"));
+            self.notices.add(format!("the reaper: {error}"));
         }
     }
 
@@ -198,19 +212,22 @@ impl<'a> Supervisor<'a> {
 
     /// The command was stopped: by a key, or because it wants to use the terminal.
     fn stopped_by(&mut self, signal: Signal) -> Result<(), Failure> {
-        let Some(terminal) = &self.terminal else {
+        if self.terminal.is_none() {
             return Ok(());
-        };
-        let has_terminal = terminal.is_of(self.command.group);
+        }
         let wants_terminal = matches!(signal, Signal::SIGTTIN | Signal::SIGTTOU);
-        if wants_terminal && terminal.is_ours() {
-            terminal.give(self.command.group);
+        if wants_terminal && self.lend_terminal() {
             self.command.go_on();
-        } else if has_terminal || wants_terminal {
+            return Ok(());
+        }
+        let has_terminal = self.take_terminal_back();
+        if has_terminal || wants_terminal {
             // A user who suspends the command means the whole job, so the runner stops, too. It then does not renew the
             // lock, and the reaper ends the command before the lease ends.
-            if has_terminal {
-                terminal.take_back();
+            if let Some(terminal) = &self.terminal
+                && has_terminal
+            {
+                terminal.restore();
             }
             suspend_job();
             self.look()?;
@@ -221,12 +238,30 @@ impl<'a> Supervisor<'a> {
 
     /// Continues the command after this process was continued.
     fn resume(&mut self) {
-        if let Some(terminal) = &self.terminal
-            && terminal.is_ours()
-        {
-            terminal.give(self.command.group);
-        }
+        self.lend_terminal();
         self.command.go_on();
+    }
+
+    /// Lends the command the terminal. False if it is not ours.
+    fn lend_terminal(&mut self) -> bool {
+        match &mut self.terminal {
+            Some(terminal) if terminal.is_ours() => terminal.lend(self.command.group),
+            _ => return false,
+        }
+        true
+    }
+
+    /// Takes the terminal back. False if the command does not have it.
+    fn take_terminal_back(&mut self) -> bool {
+        let Some(terminal) = &mut self.terminal else {
+            return false;
+        };
+        let foreground = terminal.foreground();
+        let has_terminal = foreground.is_some_and(|group| self.command.has_made(group));
+        if has_terminal {
+            terminal.take_back();
+        }
+        has_terminal
     }
 }
 
