@@ -35,6 +35,11 @@ impl Moment {
         self.0.saturating_sub(now().0)
     }
 
+    /// The time since this moment, or zero if it has not come.
+    pub(crate) fn passed(self) -> Duration {
+        now().0.saturating_sub(self.0)
+    }
+
     pub(crate) fn has_come(self) -> bool {
         now() >= self
     }

@@ -8,6 +8,7 @@
 //! | `identity` | the holder and the purpose that others see |
 //! | `plan` | when the command must stop |
 //! | `command` | the processes of the command |
+//! | `group` | whether they have all ended |
 //! | `process` | what the system tells about a process |
 //! | `supervisor` | signals, terminal, loss, and the end |
 //! | `reaper` | a second process, in case the runner is killed or stopped |
@@ -16,6 +17,7 @@
 
 mod command;
 mod enclosing;
+mod group;
 mod hold;
 mod identity;
 mod loss;

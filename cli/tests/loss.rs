@@ -307,6 +307,27 @@ fn the_lock_is_kept_until_the_last_process_of_the_group_ends() {
     assert!(!bed.is_held("job"));
 }
 
+/// A process that has ended stays in its group until its parent waits for it, which this daemon never does.
+#[test]
+fn a_daemon_that_waits_for_no_child_does_not_keep_the_lock() {
+    if !cfg!(target_os = "linux") {
+        return;
+    }
+    let Some(bed) = Testbed::start() else { return };
+    let pid = bed.file("pid").display().to_string();
+    let daemon = format!("true & echo $$ >{pid}; exec setsid sleep 30");
+    let script = format!(
+        "sh -c '{daemon}' >/dev/null 2>&1 & until [ -s {pid} ]; do sleep 0.01; done; exit 3"
+    );
+    let runner = bed.run(&["job"], &script);
+    let daemon = await_line(&bed.file("pid"));
+    assert_eq!(runner.end().0, 3);
+    assert!(runs(&daemon), "the runner has waited for the daemon");
+    assert!(!bed.is_held("job"));
+    let daemon = Pid::from_raw(daemon.parse().expect("a pid"));
+    kill(daemon, Signal::SIGKILL).expect("running");
+}
+
 #[test]
 fn at_least_leaves_the_lock_to_its_lease() {
     let Some(bed) = Testbed::start() else { return };

@@ -13,6 +13,7 @@ use nix::unistd::{Pid, getpid, getppid};
 use tokio::signal::unix::{self, SignalKind};
 
 use super::START;
+use super::group::Group;
 use super::process::Process;
 use crate::exit::{self, Failure};
 use crate::output::complain;
@@ -20,8 +21,8 @@ use crate::output::complain;
 /// A running command.
 #[derive(Debug)]
 pub(super) struct Command {
-    /// The process and its group.
-    pub(super) group: Pid,
+    /// The process is the first of its group.
+    group: Group,
     children: unix::Signal,
     /// How the process itself ended. Other processes of the group may still run.
     pub(super) exit: Option<Exit>,
@@ -72,7 +73,7 @@ impl Command {
             .map_err(Failure::internal(cannot))?;
         let group = Pid::from_raw(i32::try_from(started.id()).unwrap_or_default());
         let mut command = Command {
-            group,
+            group: Group::new(group),
             children,
             exit: None,
             stopped: None,
@@ -83,6 +84,10 @@ impl Command {
         Ok(command)
     }
 
+    pub(super) fn group(&self) -> Pid {
+        self.group.id
+    }
+
     /// Continues a stopped command.
     pub(super) fn go_on(&self) {
         self.signal(Signal::SIGCONT);
@@ -91,7 +96,7 @@ impl Command {
     /// Sends a signal to all processes of the group.
     pub(super) fn signal(&self, signal: Signal) {
         // Fails only if the group has ended.
-        let _ = killpg(self.group, signal);
+        let _ = killpg(self.group.id, signal);
     }
 
     /// Resolves when a process has ended or stopped. Cancel safe: the next call reports it.
@@ -103,14 +108,14 @@ impl Command {
     /// Whether all processes of the group have ended.
     pub(super) fn has_ended(&mut self) -> bool {
         self.see();
-        self.exit.is_some() && killpg(self.group, None) == Err(Errno::ESRCH)
+        self.exit.is_some() && self.group.has_ended()
     }
 
     /// Whether a group is that of the command, or of a job that the command has left behind.
     pub(super) fn has_made(&self, group: Pid) -> bool {
         // Orphans of the command are children of this process.
         let is_orphan = |process: Process| process.parent == getpid();
-        group == self.group || Process::of(group).is_some_and(is_orphan)
+        group == self.group.id || Process::of(group).is_some_and(is_orphan)
     }
 
     /// The signal that stopped the command. Returned once for each stop.
@@ -122,13 +127,13 @@ impl Command {
         let flags = WaitPidFlag::WNOHANG | WaitPidFlag::WUNTRACED;
         loop {
             match waitpid(None, Some(flags)) {
-                Ok(WaitStatus::Exited(pid, code)) if pid == self.group => {
+                Ok(WaitStatus::Exited(pid, code)) if pid == self.group.id => {
                     self.exit = Some(Exit::Code(u8::try_from(code).unwrap_or(exit::INTERNAL)));
                 }
-                Ok(WaitStatus::Signaled(pid, signal, _)) if pid == self.group => {
+                Ok(WaitStatus::Signaled(pid, signal, _)) if pid == self.group.id => {
                     self.exit = Some(Exit::Signal(signal));
                 }
-                Ok(WaitStatus::Stopped(pid, signal)) if pid == self.group => {
+                Ok(WaitStatus::Stopped(pid, signal)) if pid == self.group.id => {
                     self.stopped = Some(signal);
                 }
                 Ok(WaitStatus::StillAlive) => return,

@@ -143,7 +143,7 @@ impl<'a> Supervisor<'a> {
                 );
             }
             None => {
-                let watched = self.reaper.watch(self.command.group, until);
+                let watched = self.reaper.watch(self.command.group(), until);
                 watched.map_err(Failure::internal("the reaper"))?;
             }
             Some(Stopping {
@@ -196,7 +196,7 @@ impl<'a> Supervisor<'a> {
             return;
         };
         // Without a reaper, this process still sends SIGKILL.
-        if let Err(error) = self.reaper.stopping(self.command.group, kill_at) {
+        if let Err(error) = self.reaper.stopping(self.command.group(), kill_at) {
             self.notices.add(format!("the reaper: {error}"));
         }
     }
@@ -245,7 +245,7 @@ impl<'a> Supervisor<'a> {
     /// Lends the command the terminal. False if it is not ours.
     fn lend_terminal(&mut self) -> bool {
         match &mut self.terminal {
-            Some(terminal) if terminal.is_ours() => terminal.lend(self.command.group),
+            Some(terminal) if terminal.is_ours() => terminal.lend(self.command.group()),
             _ => return false,
         }
         true
