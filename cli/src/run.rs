@@ -45,9 +45,10 @@ use crate::output::{complain, short};
 use crate::server::{CLOSE, close_within};
 
 use command::Command;
-use enclosing::{Enclosing, HELD, NAME, OWNER, OuterHold, TOKEN};
+use enclosing::{Enclosing, HELD, Mark};
 use hold::Hold;
 use plan::Plan;
+use process::ProcessId;
 use progress::Progress;
 use reaper::Reaper;
 use signals::Signals;
@@ -56,6 +57,11 @@ use supervisor::{Ending, Supervisor};
 /// A run starts further processes of this program. Their first argument is one of these words.
 const START: &str = "run-start";
 const REAP: &str = "run-reap";
+
+/// Variables of the command's environment.
+const NAME: &str = "LEASEHOLD_NAME";
+const OWNER: &str = "LEASEHOLD_OWNER";
+const TOKEN: &str = "LEASEHOLD_TOKEN";
 
 /// If this process is one of those, does its work and returns the exit code.
 pub(crate) fn helper(words: impl IntoIterator<Item = OsString>) -> Option<u8> {
@@ -92,7 +98,7 @@ fn pid(number: u64) -> Pid {
 /// Returns the exit code.
 pub(crate) async fn run(job: &RunArguments, server: &ServerArguments) -> Result<u8, Failure> {
     let plan = Plan::of(job.lease, job.grace)?;
-    let outer = enclosing::outer()?;
+    let marks = enclosing::marks()?;
     let kept = if job.no_credentials {
         server.credentials()
     } else {
@@ -101,13 +107,20 @@ pub(crate) async fn run(job: &RunArguments, server: &ServerArguments) -> Result<
     let mut signals = Signals::listen()?;
     let progress = Progress::new(job);
     let obtained = tokio::select! {
-        obtained = obtain(job, server, &outer, &progress) => obtained.map(Ok),
+        obtained = obtain(job, server, &marks, &progress) => obtained.map(Ok),
         // CANCEL: the client releases a lock that is granted later.
         signal = signals.next_to_leave() => Ok(Err(signal)),
         never = progress.report() => match never {},
     };
     let done = match obtained {
-        Ok(Ok(hold)) => run_under(hold, job, plan, &Inherited { outer, kept }, &mut signals).await,
+        Ok(Ok(hold)) => {
+            let inherited = Inherited {
+                marks,
+                server: server.address()?,
+                kept,
+            };
+            run_under(hold, job, plan, &inherited, &mut signals).await
+        }
         Ok(Err(signal)) => Ok(Ended::with(exit::of_signal(signal))),
         Err(failure) => Err(failure),
     };
@@ -121,7 +134,7 @@ pub(crate) async fn run(job: &RunArguments, server: &ServerArguments) -> Result<
 async fn obtain(
     job: &RunArguments,
     server: &ServerArguments,
-    outer: &[OuterHold],
+    marks: &[Mark],
     progress: &Progress<'_>,
 ) -> Result<Hold, Failure> {
     let began = Instant::now();
@@ -132,7 +145,10 @@ async fn obtain(
     progress.connected(&client);
     progress.read_permits(&client).await;
     let wait = job.wait.map(|wait| wait.saturating_sub(began.elapsed()));
-    let taken = take(&client, job, outer, wait).await;
+    let taken = match Enclosing::find(&client, job, &server.address()?, marks).await? {
+        Some(enclosing) => Ok(Hold::Enclosing(enclosing)),
+        None => take(&client, job, wait).await,
+    };
     match &taken {
         Ok(_) => progress.acquired(),
         Err(_) => progress.look_at_permits(&client).await,
@@ -146,12 +162,8 @@ const LAST_TRY: Duration = Duration::from_millis(100);
 async fn take(
     client: &Client,
     job: &RunArguments,
-    outer: &[OuterHold],
     wait: Option<Duration>,
 ) -> Result<Hold, Failure> {
-    if let Some(enclosing) = Enclosing::find(client, job, outer).await? {
-        return Ok(Hold::Enclosing(enclosing));
-    }
     match Hold::take(client, job, wait).await {
         Ok(hold) => Ok(hold),
         Err(error) => Err(why_not(client, job, error).await),
@@ -210,7 +222,8 @@ impl Ended {
 
 /// What decides on the environment of the command, besides the hold.
 struct Inherited {
-    outer: Vec<OuterHold>,
+    marks: Vec<Mark>,
+    server: String,
     /// The variables that are not passed on.
     kept: Vec<&'static str>,
 }
@@ -273,21 +286,22 @@ fn environment(
     job: &RunArguments,
     inherited: &Inherited,
 ) -> Vec<(&'static str, Option<String>)> {
-    let token = hold.token();
-    let own = OuterHold {
-        name: job.name.to_string(),
-        owner: hold.owner().to_owned(),
-        token,
-    };
-    let mut outer = inherited.outer.clone();
-    if hold.is_exclusive(job) && !outer.contains(&own) {
-        outer.push(own);
+    let (name, owner, token) = (job.name.to_string(), hold.owner().to_owned(), hold.token());
+    let mut marks = inherited.marks.clone();
+    if hold.is_exclusive(job) {
+        marks.push(Mark {
+            name: name.clone(),
+            owner: owner.clone(),
+            token,
+            server: inherited.server.clone(),
+            runner: ProcessId::of_this(),
+        });
     }
     let mut variables = vec![
-        (NAME, Some(job.name.to_string())),
-        (OWNER, Some(hold.owner().to_owned())),
+        (NAME, Some(name)),
+        (OWNER, Some(owner)),
         (TOKEN, token.map(|token| token.to_string())),
-        (HELD, serde_json::to_string(&outer).ok()),
+        (HELD, serde_json::to_string(&marks).ok()),
     ];
     variables.extend(inherited.kept.iter().map(|name| (*name, None)));
     variables

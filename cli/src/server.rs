@@ -67,6 +67,11 @@ impl ServerArguments {
         names
     }
 
+    /// The server and its database, without the login.
+    pub(crate) fn address(&self) -> Result<String, Failure> {
+        Ok(address(&self.url()?))
+    }
+
     fn url(&self) -> Result<String, Failure> {
         let url = self
             .url
@@ -161,6 +166,19 @@ fn has_password(url: &str) -> bool {
         || pairs.any(is_password)
 }
 
+/// A URL without its login. Of its options only the database.
+fn address(url: &str) -> String {
+    let (rest, query) = url.split_once('?').unwrap_or((url, ""));
+    let (scheme, rest) = rest.split_once("//").unwrap_or(("", rest));
+    let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+    let hosts = authority
+        .rsplit_once('@')
+        .map_or(authority, |(_, hosts)| hosts);
+    let database = query.split('&').find(|option| option.starts_with("db="));
+    let database = database.map_or(String::new(), |database| format!("?{database}"));
+    format!("{scheme}//{hosts}{path}{database}")
+}
+
 fn credentials(user: Option<String>, password: String) -> Credentials {
     match user {
         Some(user) => Credentials::new(user, password),
@@ -189,6 +207,24 @@ pub(crate) async fn close_within(client: &Client, limit: Duration) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_address_has_no_login() {
+        for (url, expected) in [
+            ("redis://ann:a@b@host:6380/3", "redis://host:6380/3"),
+            ("redis://host", "redis://host"),
+            (
+                "redis-sentinel://:x@one,two:1/primary/2?sentinel_password=y",
+                "redis-sentinel://one,two:1/primary/2",
+            ),
+            (
+                "redis+unix:///run/a@b.sock?user=ann&pass=x&db=1",
+                "redis+unix:///run/a@b.sock?db=1",
+            ),
+        ] {
+            assert_eq!(address(url), expected);
+        }
+    }
 
     #[test]
     fn a_password_in_a_url_is_seen() {

@@ -1,7 +1,5 @@
 //! A run inside a run.
 
-use std::process::Stdio;
-
 use leasehold_testbed::wait_until;
 use nix::sys::signal::Signal;
 
@@ -55,43 +53,92 @@ fn a_run_of_another_name_in_between_changes_nothing() {
 }
 
 #[test]
+fn a_run_in_another_database_or_on_another_server_takes_its_own_lock() {
+    let (Some(bed), Some(other)) = (Testbed::start(), Testbed::start()) else {
+        return;
+    };
+    for url in [format!("{}/1", bed.server.url()), other.server.url()] {
+        let inner = [
+            "--url", &url, "run", "job", "--wait", "0", "--", "echo", "ran",
+        ];
+        let output = bed.output(&[&["run", "job", "--", PROGRAM][..], &inner].concat());
+        assert_output(&output, 0, "ran\n");
+        assert!(!other.is_held("job") && !bed.is_held("job"));
+    }
+}
+
+#[test]
+fn an_inner_run_may_call_the_server_by_another_address() {
+    let Some(bed) = Testbed::start() else { return };
+    for url in [
+        format!("{}/0", bed.server.url()),
+        bed.server.url().replace("127.0.0.1", "localhost"),
+    ] {
+        assert_ne!(url, bed.server.url());
+        let inner = [
+            "--url", &url, "run", "job", "--wait", "0", "--", "echo", "ran",
+        ];
+        let output = bed.output(&[&["run", "job", "--", PROGRAM][..], &inner].concat());
+        assert_output(&output, 0, "ran\n");
+    }
+}
+
+#[test]
+fn a_daemon_that_outlives_its_run_takes_the_lock_itself() {
+    let Some(bed) = Testbed::start() else { return };
+    let [go, out] = ["go", "out"].map(|name| bed.file(name).display().to_string());
+    let daemon = format!(
+        "until [ -e {go} ]; do sleep 0.01; done; \"$L\" run job --wait 0 -- sh -c \"exit 5\"; echo $? >{out}"
+    );
+    let script = format!("setsid sh -c '{daemon}' >/dev/null 2>&1 &");
+    assert_output(
+        &bed.output(&["run", "job", "--", "sh", "-c", &script]),
+        0,
+        "",
+    );
+    assert!(!bed.is_held("job"));
+    std::fs::write(&go, "").expect("a file");
+    assert_eq!(await_line(&bed.file("out")), "5");
+    assert!(!bed.is_held("job"));
+}
+
+#[test]
 fn without_the_hold_of_the_outer_run_no_command_runs() {
     let Some(bed) = Testbed::start() else { return };
-    let stale = |owner: &str| {
-        let mut inner = bed.leasehold(&["run", "job", "--wait", "0", "--", "echo", "ran"]);
-        inner
-            .env("LEASEHOLD_NAME", "job")
-            .env("LEASEHOLD_OWNER", owner)
-            .stdin(Stdio::null());
-        inner.output().expect("started")
-    };
-    let ours = "9f2d47a8-5b6c-4e21-8d11-0c3a5e7f9b10:1";
-    for held in [false, true] {
-        if held {
+    for is_held in [false, true] {
+        let [ready, go, out] = ["ready", "go", "out"].map(|name| {
+            let file = bed.file(&format!("{name}-{is_held}"));
+            file.display().to_string()
+        });
+        let script = format!(
+            "trap '' TERM; echo >{ready}; until [ -e {go} ]; do sleep 0.01; done; \
+             \"$L\" run job --wait 0 -- echo ran >{out} 2>&1; echo code $? >>{out}"
+        );
+        let runner = bed.run(&["job"], &script);
+        await_line(ready.as_ref());
+        bed.server.command(&["DEL", "job"]);
+        if is_held {
             bed.hold_by_another("job");
         }
-        for owner in [
-            "9f2d47a8-5b6c-4e21-8d11-0c3a5e7f9b10:2",
-            "mode",
-            "*",
-            "x\ny",
-        ] {
-            let output = stale(owner);
-            assert_output(&output, 121, "");
-            assert!(
-                stderr(&output).contains("LEASEHOLD_OWNER"),
-                "{}",
-                stderr(&output)
-            );
-        }
+        std::fs::write(&go, "").expect("a file");
+        wait_until("the inner run ends", LATE, || {
+            text(out.as_ref()).contains("code")
+        });
+        let told = text(out.as_ref());
+        assert!(
+            told.contains("code 121") && told.contains("LEASEHOLD_HELD"),
+            "{told}"
+        );
+        assert!(!told.contains("ran"), "{told}");
+        assert_eq!(runner.end().0, 121);
     }
-    assert_eq!(stdout(&stale(ours)), "ran\n", "it is the owner");
+}
 
+#[test]
+fn a_mark_that_is_not_from_a_run_is_refused() {
+    let Some(bed) = Testbed::start() else { return };
     let mut odd = bed.leasehold(&["run", "job", "--", "echo", "ran"]);
     let output = odd.env("LEASEHOLD_HELD", "{").output().expect("started");
-    assert_output(&output, 124, "");
-    let mut odd = bed.leasehold(&["run", "job", "--", "echo", "ran"]);
-    let output = odd.env("LEASEHOLD_OWNER", ours).output().expect("started");
     assert_output(&output, 124, "");
 }
 

@@ -5,6 +5,17 @@
 //! ended, which normally include the nested run. If the nested run left the group (`setsid`, or a shell with job
 //! control), the enclosing run may release the lock earlier. The nested run then stops its command before the last
 //! lease that it has seen ends.
+//!
+//! Each run adds a mark to the environment of its command: its hold, the server, and its process. A run asks its own
+//! server whether one of the marked owners of its lock holds it there:
+//!
+//! 1. If so, it is nested in that run. The owner is unique, so the two URLs need not be the same.
+//! 2. If not, but a mark names the same server and its runner still lives, that run has lost the lock. Nothing may run.
+//! 3. Otherwise the mark means nothing here: it is of another server or database, or a daemon has inherited it from a run
+//!    that has ended. The run takes the lock itself.
+//!
+//! The same server means the same text of the URL, without its login. If a server is called by two names, 3 applies
+//! instead of 2: the command still runs under a lock, but not under the same one as what ran before it.
 
 use std::env;
 use std::sync::{Mutex, PoisonError};
@@ -14,15 +25,13 @@ use leasehold::{Client, Error, Lock};
 use serde::{Deserialize, Serialize};
 
 use super::loss::Loss;
+use super::process::ProcessId;
 use crate::arguments::{Kind, RunArguments};
 use crate::clock::{self, Moment};
 use crate::exit::{self, Failure};
 use crate::found::lock;
 
-pub(super) const NAME: &str = "LEASEHOLD_NAME";
-pub(super) const OWNER: &str = "LEASEHOLD_OWNER";
-pub(super) const TOKEN: &str = "LEASEHOLD_TOKEN";
-/// The variable that lists all enclosing runs as JSON, the innermost last.
+/// The variable that has the marks of all enclosing runs as JSON, the innermost last.
 pub(super) const HELD: &str = "LEASEHOLD_HELD";
 
 const LOOK_MIN: Duration = Duration::from_millis(20);
@@ -30,34 +39,24 @@ const LOOK_MAX: Duration = Duration::from_secs(1);
 /// The lease of a key that never expires.
 const NO_END: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
-/// The hold of an enclosing run, as its variable describes it.
+/// The mark of an enclosing run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct OuterHold {
+pub(super) struct Mark {
     pub(super) name: String,
     pub(super) owner: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) token: Option<i64>,
+    /// The server and its database.
+    pub(super) server: String,
+    pub(super) runner: ProcessId,
 }
 
-/// The holds of all enclosing runs.
-pub(super) fn outer() -> Result<Vec<OuterHold>, Failure> {
-    let set = |name| env::var(name).ok().filter(|value| !value.is_empty());
-    let mut outer: Vec<OuterHold> = match set(HELD) {
+/// The marks of all enclosing runs.
+pub(super) fn marks() -> Result<Vec<Mark>, Failure> {
+    match env::var(HELD).ok().filter(|text| !text.is_empty()) {
         Some(text) => serde_json::from_str(&text)
-            .map_err(|error| Failure::usage(format!("{HELD} is not from a run: {error}")))?,
-        None => Vec::new(),
-    };
-    match (set(NAME), set(OWNER)) {
-        (Some(name), Some(owner)) => {
-            let token = set(TOKEN).and_then(|token| token.parse().ok());
-            let innermost = OuterHold { name, owner, token };
-            if !outer.contains(&innermost) {
-                outer.push(innermost);
-            }
-            Ok(outer)
-        }
-        (None, Some(_)) => Err(Failure::usage(format!("{OWNER} is set, and {NAME} is not"))),
-        (_, None) => Ok(outer),
+            .map_err(|error| Failure::usage(format!("{HELD} is not from a run: {error}"))),
+        None => Ok(Vec::new()),
     }
 }
 
@@ -65,7 +64,7 @@ pub(super) fn outer() -> Result<Vec<OuterHold>, Failure> {
 #[derive(Debug)]
 pub(super) struct Enclosing {
     lock: Lock,
-    pub(super) hold: OuterHold,
+    pub(super) mark: Mark,
     until: Mutex<Moment>,
 }
 
@@ -75,9 +74,12 @@ impl Enclosing {
     pub(super) async fn find(
         client: &Client,
         job: &RunArguments,
-        outer: &[OuterHold],
+        server: &str,
+        marks: &[Mark],
     ) -> Result<Option<Enclosing>, Failure> {
-        if outer.is_empty() || job.permits.is_some() {
+        let name = job.name.to_string();
+        let marks = || marks.iter().rev().filter(|mark| mark.name == name);
+        if marks().next().is_none() || job.permits.is_some() {
             return Ok(None);
         }
         // The holder of the write side may also read.
@@ -88,32 +90,26 @@ impl Enclosing {
         };
         let lock = lock(client, kind, &job.name);
         let sent = clock::now();
-        let holder = lock.holder().await?;
-        let seen = holder.as_ref().and_then(|holder| {
-            let hold = outer.iter().rev().find(|one| one.owner == holder.owner)?;
-            Some((hold.clone(), until(sent, holder.lease)))
-        });
-        if let Some((hold, until)) = seen {
-            if job.kind() == Kind::Fenced && hold.token.is_none() {
+        if let Some(holder) = lock.holder().await?
+            && let Some(mark) = marks().find(|mark| mark.owner == holder.owner)
+        {
+            if job.kind() == Kind::Fenced && mark.token.is_none() {
                 return Err(Failure::usage(format!(
-                    "the run around holds `{}` without a fencing token",
-                    job.name
+                    "the run around holds `{name}` without a fencing token"
                 )));
             }
             return Ok(Some(Enclosing {
                 lock,
-                hold,
-                until: Mutex::new(until),
+                mark: mark.clone(),
+                until: Mutex::new(until(sent, holder.lease)),
             }));
         }
-        let name = job.name.to_string();
-        let lost = outer.iter().find(|hold| hold.name == name);
-        match lost.filter(|_| job.kind() != Kind::Read) {
-            Some(OuterHold { name, owner, .. }) => Err(Failure::new(
+        match marks().find(|mark| mark.server == server && mark.runner.lives()) {
+            Some(Mark { runner, .. }) => Err(Failure::new(
                 exit::LOST,
                 format!(
-                    "the run around does not hold `{name}` any more, as {OWNER}={owner} says; to take \
-                     the lock anew unset {OWNER} and {HELD}"
+                    "the run around, process {runner}, does not hold `{name}` any more; to take the lock anew unset \
+                     {HELD}"
                 ),
             )),
             None => Ok(None),
@@ -144,7 +140,7 @@ impl Enclosing {
     async fn look(&self) -> Result<Option<Moment>, Error> {
         let sent = clock::now();
         let holder = self.lock.holder().await?;
-        let ours = holder.filter(|holder| holder.owner == self.hold.owner);
+        let ours = holder.filter(|holder| holder.owner == self.mark.owner);
         Ok(ours.map(|holder| until(sent, holder.lease)))
     }
 }

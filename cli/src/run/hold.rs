@@ -94,14 +94,14 @@ impl Hold {
     /// The owner that other clients see.
     pub(super) fn owner(&self) -> &str {
         match self {
-            Hold::Enclosing(enclosing) => &enclosing.hold.owner,
+            Hold::Enclosing(enclosing) => &enclosing.mark.owner,
             _ => self.guard().map_or("", LockGuard::owner),
         }
     }
 
     pub(super) fn token(&self) -> Option<i64> {
         match self {
-            Hold::Enclosing(enclosing) => enclosing.hold.token,
+            Hold::Enclosing(enclosing) => enclosing.mark.token,
             _ => self
                 .guard()
                 .and_then(LockGuard::token)
@@ -109,9 +109,9 @@ impl Hold {
         }
     }
 
-    /// Whether a nested run may use this hold. It must be a hold with a single owner.
+    /// Whether nested runs may use this hold. It must have a single owner. The hold of an enclosing run has its own mark.
     pub(super) fn is_exclusive(&self, job: &RunArguments) -> bool {
-        !matches!(self, Hold::Permit(_)) && job.kind() != Kind::Read
+        matches!(self, Hold::Lock(_)) && job.kind() != Kind::Read
     }
 
     pub(super) async fn release(self) -> Result<(), Error> {

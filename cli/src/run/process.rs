@@ -1,8 +1,46 @@
 //! What Linux tells about a process in `/proc/PID/stat`. Other systems tell nothing.
 
-use std::fs;
+use std::{fmt, fs};
 
-use nix::unistd::Pid;
+use nix::errno::Errno;
+use nix::sys::signal::kill;
+use nix::unistd::{Pid, getpid};
+use serde::{Deserialize, Serialize};
+
+/// A process, as other processes of the machine can find it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct ProcessId {
+    pid: i32,
+    /// When it was started: its number may be given to another process later. `None` if the system does not tell.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    started: Option<u64>,
+}
+
+impl ProcessId {
+    pub(super) fn of_this() -> ProcessId {
+        let pid = getpid();
+        ProcessId {
+            pid: pid.as_raw(),
+            started: Process::of(pid).map(|process| process.started),
+        }
+    }
+
+    /// False also for a process that cannot be seen from here, such as one outside this container.
+    pub(super) fn lives(self) -> bool {
+        let pid = Pid::from_raw(self.pid);
+        match self.started {
+            Some(started) => Process::of(pid)
+                .is_some_and(|process| process.started == started && !process.has_ended),
+            None => kill(pid, None) != Err(Errno::ESRCH),
+        }
+    }
+}
+
+impl fmt::Display for ProcessId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.pid.fmt(f)
+    }
+}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Process {
@@ -10,6 +48,8 @@ pub(super) struct Process {
     pub(super) group: Pid,
     /// It only waits for its parent to collect its exit code.
     pub(super) has_ended: bool,
+    /// In ticks since the machine was started.
+    started: u64,
 }
 
 impl Process {
@@ -44,6 +84,7 @@ impl Process {
             parent: Pid::from_raw(number(1)?),
             group: Pid::from_raw(number(2)?),
             has_ended: is_zombie && threads <= 1,
+            started: fields.get(19)?.parse().ok()?,
         })
     }
 }
@@ -71,5 +112,16 @@ mod tests {
         let process = parse("R", 1);
         assert_eq!(process.parent, Pid::from_raw(70));
         assert_eq!(process.group, Pid::from_raw(69));
+    }
+
+    #[test]
+    fn a_later_process_with_the_same_number_is_another_one() {
+        let this = ProcessId::of_this();
+        assert!(this.lives());
+        let earlier = ProcessId {
+            started: this.started.map(|started| started - 1),
+            ..this
+        };
+        assert!(!earlier.lives() || this.started.is_none());
     }
 }
