@@ -236,10 +236,11 @@ async fn report(
     };
     // The look has learned more about it.
     let abilities = session.calls.transport.abilities(node);
+    let unusable = state.as_ref().map(|state| state.rights.unusable());
     NodeReport {
+        uses: UsesOfServer::new(uses, abilities, &unusable.unwrap_or_default()),
         server,
         state,
-        uses: UsesOfServer::new(uses, abilities),
     }
 }
 

@@ -205,6 +205,35 @@ pub(crate) enum Kind {
     Write,
 }
 
+/// A kind of lock or synchronizer, or another use of the server, that has rights of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Checked {
+    /// Plain, non-reentrant, spin and multi locks.
+    #[value(alias = "spin")]
+    Lock,
+    /// Fair locks.
+    Fair,
+    /// Fenced locks.
+    Fenced,
+    /// Read/write locks.
+    #[value(aliases = ["read", "write"])]
+    ReadWrite,
+    /// String locks.
+    String,
+    /// Semaphores, as with `run --permits`.
+    Semaphore,
+    /// Permit-expirable semaphores of the library.
+    Permits,
+    /// Count-down latches of the library.
+    Latch,
+    /// Fenced values of the library.
+    FencedValues,
+    /// `ls`, `show`, `watch`, `break` and `deadlocks`.
+    List,
+    /// The names and purposes of holders, as `run` writes them.
+    Holders,
+}
+
 /// The pattern of all names.
 pub(crate) const EVERY: &str = "*";
 
@@ -293,6 +322,9 @@ pub(crate) struct WatchArguments {
 
 #[derive(Debug, Args)]
 pub(crate) struct PreflightArguments {
+    /// The kinds in use, several with commas between them. The user needs the rights for these only. Default: all.
+    #[arg(long, value_enum, value_delimiter = ',')]
+    pub(crate) kind: Vec<Checked>,
     /// The name of a lock with which the user's permissions are checked.
     #[arg(long, value_name = "NAME", default_value = "preflight")]
     pub(crate) name: String,

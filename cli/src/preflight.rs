@@ -1,9 +1,11 @@
 //! `preflight`: what the server's settings mean for locks.
 
-use leasehold::preflight::{CheckedServer, Preflight, Severity};
+use std::collections::BTreeSet;
+
+use leasehold::preflight::{CheckedServer, Preflight, Severity, Use};
 use serde::Serialize;
 
-use crate::arguments::{PreflightArguments, ServerArguments};
+use crate::arguments::{Checked, PreflightArguments, ServerArguments};
 use crate::exit::Failure;
 use crate::output::{say, say_json};
 use crate::server::close;
@@ -43,7 +45,12 @@ pub(crate) async fn preflight(
     let client = server
         .connect_with(None, |builder| builder.lease(asked.lease), |_| ())
         .await?;
-    let report = client.preflight().name(&asked.name).await;
+    let mut check = client.preflight().name(&asked.name);
+    if !asked.kind.is_empty() {
+        let uses: BTreeSet<_> = asked.kind.iter().map(|kind| kind.as_use()).collect();
+        check = check.uses(uses);
+    }
+    let report = check.await;
     close(&client).await;
     let report = report?;
     let code = if report.worst() >= Some(Severity::Danger) {
@@ -57,6 +64,24 @@ pub(crate) async fn preflight(
         say(report.to_string().trim_end())?;
     }
     Ok(code)
+}
+
+impl Checked {
+    fn as_use(self) -> Use {
+        match self {
+            Checked::Lock => Use::Lock,
+            Checked::Fair => Use::FairLock,
+            Checked::Fenced => Use::FencedLock,
+            Checked::ReadWrite => Use::ReadWriteLock,
+            Checked::String => Use::StringLock,
+            Checked::Semaphore => Use::Semaphore,
+            Checked::Permits => Use::Permits,
+            Checked::Latch => Use::Latch,
+            Checked::FencedValues => Use::SetFenced,
+            Checked::List => Use::Listing,
+            Checked::Holders => Use::DescribeHolds,
+        }
+    }
 }
 
 impl From<&Preflight> for Report {

@@ -11,6 +11,7 @@ mod nested;
 mod others;
 mod passed_on;
 mod permits;
+mod preflight;
 mod pty;
 mod tables;
 mod terminal;

@@ -1,4 +1,4 @@
-//! `ls`, `show`, `watch`, `break`, `preflight`, `bench`, on locks of this library and of others.
+//! `ls`, `show`, `watch`, `break`, `bench`, on locks of this library and of others.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
@@ -575,31 +575,6 @@ fn watch_writes_json_and_goes_on_after_an_outage() {
     });
     watch.kill().expect("running");
     watch.wait().expect("it ends");
-}
-
-#[test]
-fn preflight_reports_the_guarantee_of_the_server() {
-    let Some(bed) = Testbed::start() else { return };
-    let output = bed.output(&["preflight"]);
-    assert_eq!(exit_code(&output), 0, "{}", stderr(&output));
-    assert!(
-        stdout(&output).contains("Exclusion can be broken by"),
-        "{}",
-        stdout(&output)
-    );
-    let report = json(&bed, &["preflight"]);
-    assert!(report["servers"][0]["version"].is_string(), "{report}");
-    assert!(
-        report["findings"]
-            .as_array()
-            .is_some_and(|found| !found.is_empty()),
-        "{report}"
-    );
-    bed.server.command(&["CONFIG", "SET", "maxmemory", "100mb"]);
-    bed.server
-        .command(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]);
-    let output = bed.output(&["preflight"]);
-    assert_eq!(exit_code(&output), 1, "{}", stdout(&output));
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! What a server can do, and which uses work there.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use crate::protocol::needs::Verdict;
@@ -12,13 +12,18 @@ use crate::transport::{Abilities, Protocol, Scripts};
 pub(super) struct UsesOfServer {
     abilities: Abilities,
     verdicts: Vec<(Use, Verdict)>,
+    /// Uses for which the user lacks a right.
+    not_allowed: Vec<Use>,
 }
 
 impl UsesOfServer {
-    pub(super) fn new(uses: &[Use], abilities: Abilities) -> Self {
-        let verdicts = uses.iter().map(|&use_| (use_, use_.on(&abilities)));
+    pub(super) fn new(uses: &[Use], abilities: Abilities, unusable: &BTreeSet<Use>) -> Self {
+        let (not_allowed, allowed): (Vec<Use>, Vec<Use>) =
+            uses.iter().partition(|use_| unusable.contains(use_));
+        let verdicts = allowed.into_iter().map(|use_| (use_, use_.on(&abilities)));
         UsesOfServer {
             verdicts: verdicts.collect(),
+            not_allowed,
             abilities,
         }
     }
@@ -29,17 +34,22 @@ impl UsesOfServer {
         words.is_some_and(|words| !words.is_missing_right())
     }
 
-    /// The uses with the same verdict, in words.
+    /// The uses with the same verdict, in words. Without those for which the user lacks a right.
     pub(super) fn by_verdict(&self) -> BTreeMap<&Verdict, String> {
-        let mut groups = BTreeMap::<_, Vec<String>>::new();
+        let mut groups = BTreeMap::<_, Vec<Use>>::new();
         for (use_, verdict) in &self.verdicts {
-            groups.entry(verdict).or_default().push(use_.to_string());
+            groups.entry(verdict).or_default().push(*use_);
         }
         let joined = groups
             .into_iter()
-            .map(|(verdict, uses)| (verdict, uses.join(", ")));
+            .map(|(verdict, uses)| (verdict, joined(&uses)));
         joined.collect()
     }
+}
+
+fn joined(uses: &[Use]) -> String {
+    let words: Vec<_> = uses.iter().map(Use::to_string).collect();
+    words.join(", ")
 }
 
 /// One line about what the server can do, and one for each group of uses.
@@ -91,6 +101,9 @@ impl fmt::Display for UsesOfServer {
                 Verdict::With(how) => writeln!(f, "  works, but {how}: {uses}")?,
                 Verdict::Refused(reason) => writeln!(f, "  refused, because {reason}: {uses}")?,
             }
+        }
+        if !self.not_allowed.is_empty() {
+            writeln!(f, "  this user may not use: {}", joined(&self.not_allowed))?;
         }
         Ok(())
     }

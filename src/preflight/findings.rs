@@ -347,8 +347,8 @@ fn uses(findings: &mut Findings<'_>, uses: &UsesOfServer) {
 
 fn rights(findings: &mut Findings<'_>, state: &ServerState, context: &Context) {
     match &state.rights {
-        Rights::Known { missing } if missing.is_empty() => {}
-        Rights::Known { missing } => findings.danger(format!(
+        Rights::Known { missing, .. } if missing.is_empty() => {}
+        Rights::Known { missing, .. } => findings.danger(format!(
             "this user has no right to: {}; checked for a lock with the key {}",
             missing.join(", "),
             context.key

@@ -1,10 +1,12 @@
 //! What was found about one server.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::time::Duration;
 
 use super::abilities::UsesOfServer;
 use crate::error::Error;
+use crate::protocol::rights::Use;
 
 /// A server and its state.
 #[derive(Clone, Debug)]
@@ -138,6 +140,8 @@ pub(super) enum Rights {
     Known {
         /// Named as an administrator would: `publish`, `the key orders:42`.
         missing: Vec<String>,
+        /// The uses that need one of them.
+        unusable: BTreeSet<Use>,
     },
     /// The server does not report rights.
     Unknown {
@@ -150,6 +154,17 @@ impl Default for Rights {
     fn default() -> Self {
         Rights::Known {
             missing: Vec::new(),
+            unusable: BTreeSet::new(),
+        }
+    }
+}
+
+impl Rights {
+    /// The uses for which the user lacks a right, as far as that is known.
+    pub(super) fn unusable(&self) -> BTreeSet<Use> {
+        match self {
+            Rights::Known { unusable, .. } => unusable.clone(),
+            Rights::Unknown { .. } => BTreeSet::new(),
         }
     }
 }

@@ -227,8 +227,8 @@ impl Requirements {
     fn lacking_rights(&self, state: &ServerState) -> Option<String> {
         self.rights.as_ref()?;
         match &state.rights {
-            Rights::Known { missing } if missing.is_empty() => None,
-            Rights::Known { missing } => Some(format!("none to {}", missing.join(", "))),
+            Rights::Known { missing, .. } if missing.is_empty() => None,
+            Rights::Known { missing, .. } => Some(format!("none to {}", missing.join(", "))),
             Rights::Unknown { reason } => Some(format!("unknown: {reason}")),
         }
     }

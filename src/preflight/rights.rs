@@ -1,6 +1,6 @@
 //! The rights that the client's user lacks for its uses.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::ask::Ask;
@@ -14,14 +14,17 @@ use crate::protocol::resource::Resource;
 use crate::protocol::rights::{self, Use};
 use crate::transport::{CallError, DeploymentKind};
 
+/// What is needed, and by which uses.
+type UsesOf<T> = BTreeMap<T, BTreeSet<Use>>;
+
 /// The uses of the client, with a lock to check them for.
 #[derive(Clone, Debug)]
 pub(super) struct NeededRights {
     uses: Vec<Use>,
-    /// The key of the lock, and the keys and channels that belong to it.
+    /// The key of the lock, and the keys and channels that belong to it, with the uses that need them.
     key: String,
-    further_keys: BTreeSet<String>,
-    channels: BTreeSet<String>,
+    further_keys: UsesOf<String>,
+    channels: UsesOf<String>,
     /// A channel like that of a waiter in a fair queue. No waiter listens to this one.
     pub(super) channel: Arc<str>,
 }
@@ -30,23 +33,31 @@ impl NeededRights {
     /// Rights to keys and channels are checked for a lock of this name.
     pub(super) fn new(uses: &[Use], prefix: &str, name: &str) -> Result<Self, ConfigError> {
         let key = Resource::new(Kind::Lock, prefix, name)?.key.to_string();
-        let (mut further_keys, mut channels) = (BTreeSet::new(), BTreeSet::new());
+        let (mut further_keys, mut channels) = (UsesOf::new(), UsesOf::new());
+        let add = |to: &mut UsesOf<String>, what: &str, use_| {
+            to.entry(what.to_owned()).or_default().insert(use_);
+        };
         for &use_ in uses {
             let Some(kind) = use_.kind() else {
-                further_keys.extend(match use_ {
-                    Use::SetFenced => Some(KeyName::Ours("leasehold_fence").of(&key).to_string()),
-                    Use::DescribeHolds => Some(description_key(&key).to_string()),
-                    _ => None,
-                });
+                match use_ {
+                    Use::SetFenced => {
+                        let fence = KeyName::Ours("leasehold_fence").of(&key);
+                        add(&mut further_keys, &fence, use_);
+                    }
+                    Use::DescribeHolds => add(&mut further_keys, &description_key(&key), use_),
+                    _ => {}
+                }
                 continue;
             };
             let resource = Resource::new(kind, prefix, name)?;
-            further_keys.extend(resource.extra_keys.iter().map(ToString::to_string));
+            for extra in &resource.extra_keys {
+                add(&mut further_keys, extra, use_);
+            }
             if !kind.is_lock() {
-                further_keys.insert(resource.reply_key("preflight").to_string());
+                add(&mut further_keys, &resource.reply_key("preflight"), use_);
             }
             if kind != Kind::String {
-                channels.insert(resource.channel_of("preflight").to_string());
+                add(&mut channels, &resource.channel_of("preflight"), use_);
             }
         }
         let channel = Resource::new(Kind::Fair, prefix, name)?.channel_of("preflight");
@@ -68,22 +79,31 @@ impl NeededRights {
         sent: &[&'static str],
         wakes: impl Fn(&str) -> &'static [&'static str],
     ) -> Vec<Question> {
-        let mut commands: BTreeSet<_> = self.uses.iter().flat_map(|use_| use_.commands()).collect();
-        commands.extend(sent);
+        let all: BTreeSet<_> = self.uses.iter().copied().collect();
+        let mut commands = UsesOf::new();
+        for &use_ in &self.uses {
+            for command in use_.commands() {
+                commands
+                    .entry(command)
+                    .or_insert_with(BTreeSet::new)
+                    .insert(use_);
+            }
+        }
+        commands.extend(sent.iter().map(|&command| (command, all.clone())));
         let mut questions: Vec<_> = commands
             .iter()
-            .map(|command| Question::command(command, &self.key))
+            .map(|(command, uses)| Question::command(command, &self.key, uses))
             .collect();
         // The scripts write to the extra keys of a kind.
         let write = ["del", "set", "hset"]
             .into_iter()
-            .find(|command| commands.contains(command));
+            .find(|command| commands.contains_key(command));
         if let Some(write) = write {
-            let of = |key: &String| Question::further_key(write, key);
+            let of = |(key, uses): (&String, &_)| Question::further_key(write, key, uses);
             questions.extend(self.further_keys.iter().map(of));
         }
-        for channel in &self.channels {
-            let of = |command: &&str| Question::channel(command, channel);
+        for (channel, uses) in &self.channels {
+            let of = |command: &&str| Question::channel(command, channel, uses);
             questions.extend(wakes(channel).iter().map(of));
         }
         questions
@@ -97,33 +117,37 @@ struct Question {
     missing: String,
     /// Whether it is about a command on the key of a lock.
     on_key: bool,
+    /// The uses that do not work if the answer is no.
+    uses: BTreeSet<Use>,
 }
 
 impl Question {
-    fn command(command: &str, key: &str) -> Self {
+    fn command(command: &str, key: &str, uses: &BTreeSet<Use>) -> Self {
         let (words, on_key) = rights::question(command, key, "");
         Question {
             words,
             missing: command.to_owned(),
             on_key,
+            uses: uses.clone(),
         }
     }
 
-    fn further_key(command: &str, key: &str) -> Self {
+    fn further_key(command: &str, key: &str, uses: &BTreeSet<Use>) -> Self {
         Question {
             missing: format!("the key {key}"),
             on_key: false,
-            ..Question::command(command, key)
+            ..Question::command(command, key, uses)
         }
     }
 
-    fn channel(command: &str, channel: &str) -> Self {
+    fn channel(command: &str, channel: &str, uses: &BTreeSet<Use>) -> Self {
         let (words, on_key) = rights::question(command, "", channel);
         let missing = words[..words.len().min(2)].join(" ");
         Question {
             words,
             missing,
             on_key,
+            uses: uses.clone(),
         }
     }
 }
@@ -170,8 +194,10 @@ pub(super) async fn ask(ask: Ask<'_>, needed: &NeededRights) -> Rights {
         }
         Ok(_) => "unexpected reply".to_owned(),
         Err(CallError::Refused(fault)) if fault.0.starts_with("NOPERM") => {
-            let missing = vec!["eval".to_owned()];
-            return Rights::Known { missing };
+            return Rights::Known {
+                missing: vec!["eval".to_owned()],
+                unusable: needed.uses.iter().copied().collect(),
+            };
         }
         Err(error) => error.into_fault().0,
     };
@@ -200,7 +226,15 @@ fn read(questions: &[Question], answers: &[Value], key: &str) -> Rights {
         missing.insert(0, format!("the key {key}"));
     }
     missing.dedup();
-    Rights::Known { missing }
+    let refused = questions
+        .iter()
+        .zip(answers)
+        .filter(|(_, answer)| **answer == Value::Int(0));
+    let unusable = refused.flat_map(|(question, _)| question.uses.iter().copied());
+    Rights::Known {
+        missing,
+        unusable: unusable.collect(),
+    }
 }
 
 #[cfg(test)]
@@ -219,7 +253,7 @@ mod tests {
 
     fn missing(rights: Rights) -> Vec<String> {
         match rights {
-            Rights::Known { missing } => missing,
+            Rights::Known { missing, .. } => missing,
             Rights::Unknown { reason } => vec![reason],
         }
     }
@@ -247,6 +281,24 @@ mod tests {
     }
 
     #[test]
+    fn a_missing_right_concerns_the_uses_that_need_it() {
+        let uses = [Use::Lock, Use::FairLock, Use::FencedLock, Use::StringLock];
+        let unusable = |word: &'static str| {
+            let without = |q: &Question| i64::from(!q.words.iter().any(|part| part == word));
+            match answers(&needed(&uses), without) {
+                Rights::Known { unusable, .. } => Vec::from_iter(unusable),
+                Rights::Unknown { reason } => panic!("{reason}"),
+            }
+        };
+        assert_eq!(unusable("nothing"), []);
+        assert_eq!(unusable("incr"), [Use::FencedLock]);
+        assert_eq!(unusable("redisson_lock_queue:{shop:a}"), [Use::FairLock]);
+        assert_eq!(unusable("publish"), uses[..3], "string locks wake nobody");
+        assert_eq!(unusable("evalsha"), uses);
+        assert_eq!(unusable("shop:a"), uses);
+    }
+
+    #[test]
     fn rights_that_a_server_cannot_report_are_unknown() {
         let rights = answers(&needed(&Use::ALL), |_| -1);
         assert!(matches!(rights, Rights::Unknown { .. }), "{rights:?}");
@@ -256,6 +308,6 @@ mod tests {
     fn a_string_lock_needs_no_channel() {
         assert!(needed(&[Use::StringLock]).channels.is_empty());
         let further_keys = needed(&[Use::SetFenced]).further_keys;
-        assert!(further_keys.iter().eq(["leasehold_fence:{shop:a}"]));
+        assert!(further_keys.keys().eq(["leasehold_fence:{shop:a}"]));
     }
 }

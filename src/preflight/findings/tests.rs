@@ -1,4 +1,7 @@
+use std::collections::BTreeSet;
+
 use super::*;
+use crate::preflight::Use;
 use crate::preflight::node::{ClockDifference, ClusterState, Replica, RoundTrips};
 use crate::transport::{Abilities, Fault};
 
@@ -86,6 +89,7 @@ fn each_fault_is_reported_with_its_severity_and_setting() {
         (Danger, "publish", |state| {
             state.rights = Rights::Known {
                 missing: vec!["publish".to_owned()],
+                unusable: BTreeSet::from([Use::Lock]),
             };
         }),
         (Warning, "until it learns", |state| {
@@ -137,7 +141,7 @@ fn copies_that_no_replica_can_keep_are_reported() {
         spoil(&mut state);
         let report = NodeReport {
             server: "a:1".to_owned(),
-            uses: UsesOfServer::new(&[], abilities.clone()),
+            uses: UsesOfServer::new(&[], abilities.clone(), &BTreeSet::new()),
             state: Ok(state),
         };
         let context = Context {
