@@ -54,9 +54,9 @@ use reaper::Reaper;
 use signals::Signals;
 use supervisor::{Ending, Supervisor};
 
-/// A run starts further processes of this program. Their first argument is one of these words.
-const START: &str = "run-start";
-const REAP: &str = "run-reap";
+/// A run starts further processes of this program, under these names. `ps` shows them.
+const START: &str = "leasehold-start";
+const REAPER: &str = "leasehold-reaper";
 
 /// Variables of the command's environment.
 const NAME: &str = "LEASEHOLD_NAME";
@@ -65,18 +65,18 @@ const TOKEN: &str = "LEASEHOLD_TOKEN";
 
 /// If this process is one of those, does its work and returns the exit code.
 pub(crate) fn helper(words: impl IntoIterator<Item = OsString>) -> Option<u8> {
-    let mut words = words.into_iter().skip(1);
-    let what = words.next()?;
+    let mut words = words.into_iter();
+    let name = words.next()?;
     let mut next = || words.next()?.into_string().ok();
     let mut number = || next()?.parse::<u64>().ok();
     let of_nothing = || Some(exit::USAGE);
-    if what == START {
+    if name == START {
         let Some(runner) = number() else {
             return of_nothing();
         };
         return Some(command::start(pid(runner), &words.collect::<Vec<_>>()));
     }
-    if what == REAP {
+    if name == REAPER {
         let (Some(runner), Some(grace), Some(margin)) = (number(), number(), number()) else {
             return of_nothing();
         };

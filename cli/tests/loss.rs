@@ -232,6 +232,25 @@ fn a_reaper_that_was_killed_is_replaced() {
     });
 }
 
+#[test]
+fn the_reaper_has_a_name_in_the_list_of_processes() {
+    if !cfg!(target_os = "linux") {
+        return;
+    }
+    let Some(bed) = Testbed::start() else { return };
+    let pid = bed.file("pid");
+    let runner = bed.run(&["job"], &format!("echo $$ >{}; read x", pid.display()));
+    let reaper = reaper_of(&runner, &await_line(&pid));
+    let of_reaper = |file: &str| text(format!("/proc/{reaper}/{file}").as_ref());
+    let begin = format!("leasehold-reaper\0{}\0", runner.pid());
+    wait_until("it has its name", LATE, || {
+        of_reaper("comm").trim() == "leasehold-reap"
+    });
+    let words = of_reaper("cmdline");
+    assert!(words.starts_with(&begin), "{words:?}");
+    assert_eq!(runner.end().0, 1, "the end of its input");
+}
+
 fn children(runner: &Runner) -> Vec<String> {
     let pid = runner.pid();
     let list = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));

@@ -59,7 +59,7 @@ impl Command {
         let cannot = "no process could be started";
         let children = unix::signal(SignalKind::child()).map_err(Failure::internal(cannot))?;
         let mut start = process::Command::new(own_program().map_err(Failure::internal(cannot))?);
-        start.arg(START).arg(process::id().to_string()).args(words);
+        start.arg0(START).arg(process::id().to_string()).args(words);
         for (name, value) in environment {
             match value {
                 Some(value) => start.env(name, value),

@@ -17,7 +17,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, Signal, kill, killpg};
 use nix::unistd::{self, Pid};
 
-use super::REAP;
+use super::REAPER;
 use super::command::own_program;
 use super::notices::Notices;
 use super::plan::Plan;
@@ -99,8 +99,8 @@ impl Reaper {
 fn launch(plan: Plan, line: &str) -> io::Result<Child> {
     let text = |span: Duration| span.as_nanos().to_string();
     process::Command::new(own_program()?)
+        .arg0(REAPER)
         .args([
-            REAP,
             &process::id().to_string(),
             &text(plan.grace),
             &text(plan.margin),
@@ -163,6 +163,9 @@ pub(super) fn reap(runner: Pid, plan: Plan, first_line: &str) -> u8 {
         margin: plan.margin / 2,
         ..plan
     };
+    // The name in `ps -o comm` and `top`, which has room for 15 letters.
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    let _ = nix::sys::prctl::set_name(c"leasehold-reap");
     if SigSet::all().thread_block().is_err() {
         return exit::INTERNAL;
     }
