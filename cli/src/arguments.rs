@@ -12,8 +12,8 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::name::{Name, TextName, any_name, text_name};
 
-const EXIT_CODES: &str = "Exit codes: 120 not acquired in time, 121 lost, 122 server unreachable, 123 refused by the \
-    server, 124 bad usage, 125 internal, 126 the command cannot be executed, 127 it is not found. Otherwise, `run` \
+const EXIT_CODES: &str = "Exit codes: 64 bad usage, 120 not acquired in time, 121 lost, 122 server unreachable, 123 refused \
+    by the server, 125 internal, 126 the command cannot be executed, 127 it is not found. Otherwise, `run` \
     ends with the exit code of the command, or with 128 plus the number of the signal that ended the command.";
 
 /// Distributed locks on Redis and Valkey: run a command under a lock, look at locks, free them.

@@ -12,8 +12,9 @@ pub(crate) const LOST: u8 = 121;
 pub(crate) const UNREACHABLE: u8 = 122;
 /// The server refuses, and will do so again: a key of another type, a missing permission, a wrong password.
 pub(crate) const REFUSED: u8 = 123;
-/// The arguments, the environment or a file are invalid. Nothing was sent.
-pub(crate) const USAGE: u8 = 124;
+/// The arguments, the environment or a file are invalid. Nothing was sent. `EX_USAGE` of `sysexits.h`, as in `flock`: with
+/// 124, `timeout` reports that the time was over.
+pub(crate) const USAGE: u8 = 64;
 /// The operating system refuses, for example to start a process.
 pub(crate) const INTERNAL: u8 = 125;
 /// The command exists but cannot be executed, as in a shell.

@@ -74,12 +74,7 @@ fn bad_usage_is_reported_before_anything_is_sent() {
     ];
     for (arguments, part) in cases {
         let output = bare(arguments).output().expect("started");
-        assert_eq!(
-            exit_code(&output),
-            124,
-            "{arguments:?}: {}",
-            stderr(&output)
-        );
+        assert_eq!(exit_code(&output), 64, "{arguments:?}: {}", stderr(&output));
         assert!(
             stderr(&output).contains(part),
             "{arguments:?}: {}",
@@ -97,7 +92,7 @@ fn bad_usage_is_reported_before_anything_is_sent() {
     ] {
         let words = [&["run", "job"], arguments, &["--url", &url, "--", "true"]].concat();
         let output = bare(&words).output().expect("started");
-        assert_eq!(exit_code(&output), 124, "{words:?}: {}", stderr(&output));
+        assert_eq!(exit_code(&output), 64, "{words:?}: {}", stderr(&output));
         assert!(listener.accept().is_err(), "{words:?}: somebody connected");
     }
 }

@@ -139,7 +139,7 @@ fn a_mark_that_is_not_from_a_run_is_refused() {
     let Some(bed) = Testbed::start() else { return };
     let mut odd = bed.leasehold(&["run", "job", "--", "echo", "ran"]);
     let output = odd.env("LEASEHOLD_HELD", "{").output().expect("started");
-    assert_output(&output, 124, "");
+    assert_output(&output, 64, "");
 }
 
 #[test]
@@ -148,7 +148,7 @@ fn an_outer_run_without_tokens_gives_the_inner_none() {
     let output = bed.output(&[
         "run", "job", "--", PROGRAM, "run", "job", "--fenced", "--", "echo", "ran",
     ]);
-    assert_output(&output, 124, "");
+    assert_output(&output, 64, "");
 }
 
 #[test]

@@ -75,7 +75,7 @@ fn break_leaves_the_number_of_a_semaphore_alone() {
         for name in ["job", "latch"] {
             bed.server.command(&["SET", "latch", "3"]);
             let output = bed.output(&[&["break", name, "--reason", "x"], options].concat());
-            assert_eq!(exit_code(&output), 124, "{}", stderr(&output));
+            assert_eq!(exit_code(&output), 64, "{}", stderr(&output));
             assert!(!stderr(&output).contains("--string"), "{}", stderr(&output));
         }
     }
@@ -106,7 +106,7 @@ fn break_gives_the_permits_of_one_holder_back() {
     assert_eq!(owners(), held[1..]);
     assert_eq!(bed.server.command(&["GET", "job"]).text(), "1");
     let again = broken(&held[0]);
-    assert_eq!(exit_code(&again), 124, "{}", stderr(&again));
+    assert_eq!(exit_code(&again), 64, "{}", stderr(&again));
     assert_eq!(bed.server.command(&["GET", "job"]).text(), "1");
     // The command of one of them was stopped.
     let mut codes = [one.end().0, other.end().0];
@@ -250,7 +250,7 @@ fn an_idle_semaphore_is_known_by_its_number() {
         // Freeing it would destroy its number.
         let words = ["break", name, "--yes", "--string", "--reason", "x"];
         let output = bed.output(&words);
-        assert_eq!(exit_code(&output), 124, "{}", stderr(&output));
+        assert_eq!(exit_code(&output), 64, "{}", stderr(&output));
         assert!(bed.is_held(name), "{name} is as it was");
     }
     let shown = stdout(&bed.output(&["show", "data"]));

@@ -256,7 +256,7 @@ fn a_name_is_taken_as_it_is_printed() {
     assert_eq!(free, "bad\\xfd is free\n");
     for no_escape in [r"back\slash", r"bad\xf"] {
         let output = bed.output(&["show", no_escape]);
-        assert_eq!(exit_code(&output), 124, "{}", stderr(&output));
+        assert_eq!(exit_code(&output), 64, "{}", stderr(&output));
     }
 }
 
@@ -270,7 +270,7 @@ fn a_lock_whose_name_is_no_text_is_broken() {
         (exit_code(&output), stderr(&output))
     };
     let (code, told) = broken(r"bad\xffjob", &["--owner", OTHER]);
-    assert!(code == 124 && told.contains(JAVA), "{code} {told}");
+    assert!(code == 64 && told.contains(JAVA), "{code} {told}");
     for name in [r"bad\xffjob", r"evil\u{202e}job", r"back\\slash"] {
         let (code, told) = broken(name, &[]);
         assert_eq!(code, 0, "{told}");
@@ -288,7 +288,7 @@ fn a_lock_whose_name_is_no_text_is_broken() {
     assert_eq!(broken(r"many\xff", &[]).0, 1);
     let shown = stdout(&bed.output(&["show", r"token\xff"]));
     assert!(shown.contains("another program"), "{shown}");
-    assert_eq!(broken(r"token\xff", &[]).0, 124);
+    assert_eq!(broken(r"token\xff", &[]).0, 64);
     assert_eq!(broken(r"token\xff", &["--string"]).0, 0);
     let left = json(&bed, &["ls"]);
     assert_eq!(left.as_array().map(Vec::len), Some(1));
@@ -299,7 +299,7 @@ fn a_lock_whose_name_is_no_text_is_broken() {
 fn a_run_takes_only_names_that_are_text() {
     let Some(bed) = Testbed::start() else { return };
     let refused = bed.output(&["run", r"bad\xff", "--", "true"]);
-    assert_eq!(exit_code(&refused), 124, "{}", stderr(&refused));
+    assert_eq!(exit_code(&refused), 64, "{}", stderr(&refused));
     // The command can pass the name on to `show`.
     let file = bed.file("ready");
     let script = format!(
@@ -367,7 +367,7 @@ fn a_run_refuses_names_and_purposes_that_cannot_be_stored() {
             let output = bed.output(&["run", "job", option, bad, "--", "true"]);
             assert_eq!(
                 exit_code(&output),
-                124,
+                64,
                 "{option} {bad:?}: {}",
                 stderr(&output)
             );
@@ -439,7 +439,7 @@ fn break_frees_only_what_the_given_owner_holds() {
     };
     for (name, owner) in [("java:plain", other), ("java:read", "nobody")] {
         let output = broken(name, owner);
-        assert_eq!(exit_code(&output), 124, "{}", stderr(&output));
+        assert_eq!(exit_code(&output), 64, "{}", stderr(&output));
         let told = stderr(&output);
         assert!(told.contains(JAVA) && told.contains(owner), "{told}");
         assert!(bed.is_held(name), "{name} is as it was");
@@ -467,8 +467,8 @@ fn break_deletes_no_data() {
     let Some(bed) = Testbed::start() else { return };
     locks_of_others(&bed);
     for (name, code) in [
-        ("counter", 124),
-        ("laravel_cache_report", 124),
+        ("counter", 64),
+        ("laravel_cache_report", 64),
         ("user:7", 123),
     ] {
         let output = bed.output(&["break", name, "--yes", "--reason", "x"]);
@@ -497,12 +497,7 @@ fn break_needs_a_reason_and_a_confirmation() {
         &["break", "job", "--reason", "no terminal to ask on"],
     ] {
         let output = bed.output(arguments);
-        assert_eq!(
-            exit_code(&output),
-            124,
-            "{arguments:?}: {}",
-            stderr(&output)
-        );
+        assert_eq!(exit_code(&output), 64, "{arguments:?}: {}", stderr(&output));
     }
     assert!(bed.is_held("job"));
 }

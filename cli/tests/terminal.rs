@@ -191,7 +191,7 @@ fn colours_are_for_terminals_and_can_be_refused() {
 fn break_asks_first() {
     let Some(bed) = Testbed::start() else { return };
     bed.hold_by_another("job");
-    for (answer, code) in [("\r", 124), ("n\r", 124), ("y\r", 0)] {
+    for (answer, code) in [("\r", 64), ("n\r", 64), ("y\r", 0)] {
         assert!(bed.is_held("job"), "before {answer:?}");
         let mut asked = leasehold(&bed, &["break", "job", "--reason", "its pod is gone"]);
         asked.await_text("[y/N]");
@@ -211,7 +211,7 @@ fn break_spares_a_new_holder() {
     bed.server
         .command(&["HSET", "job", "11111111-2222-4333-8444-555555555555:7", "1"]);
     asked.send("y\r");
-    assert_eq!(asked.end(), 124);
+    assert_eq!(asked.end(), 64);
     asked.await_text("another holder");
     assert!(bed.is_held("job"));
 }
