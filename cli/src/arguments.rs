@@ -10,18 +10,15 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use crate::help;
 use crate::name::{Name, TextName, any_name, text_name};
-
-const EXIT_CODES: &str = "Exit codes: 64 bad usage, 120 not acquired in time, 121 lost, 122 server unreachable, 123 refused \
-    by the server, 125 internal, 126 the command cannot be executed, 127 it is not found. Otherwise, `run` \
-    ends with the exit code of the command, or with 128 plus the number of the signal that ended the command.";
 
 /// Distributed locks on Redis and Valkey: run a command under a lock, look at locks, free them.
 ///
 /// Works with the locks of the library leasehold and of Java's Redisson, and with the string locks of Laravel, redsync,
 /// redis-py and others. The server is given by --url, or else by LEASEHOLD_URL, or else by REDIS_URL.
 #[derive(Debug, Parser)]
-#[command(name = "leasehold", version, max_term_width = 100, after_long_help = EXIT_CODES)]
+#[command(name = "leasehold", version, max_term_width = 100, after_long_help = help::text("leasehold"))]
 pub(crate) struct Arguments {
     #[command(flatten)]
     pub(crate) server: ServerArguments,
@@ -81,6 +78,7 @@ pub(crate) enum Task {
     /// SIGTERM, and then SIGKILL before the lease can end. The environment of the command contains LEASEHOLD_NAME,
     /// LEASEHOLD_OWNER and, with --fenced, LEASEHOLD_TOKEN. A nested `leasehold run` with the same name uses the lock
     /// that is already held.
+    #[command(after_long_help = help::text("run"))]
     Run(RunArguments),
     /// List the locks that are held.
     Ls(ListArguments),

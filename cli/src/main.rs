@@ -7,6 +7,7 @@ mod clock;
 mod deadlocks;
 mod exit;
 mod found;
+mod help;
 mod list;
 mod name;
 mod output;
@@ -31,7 +32,8 @@ fn main() -> ExitCode {
     }
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
-        Err(error) => {
+        Err(mut error) => {
+            help::add_tip(&mut error);
             // If printing fails, there is nowhere left to report that.
             drop(error.print());
             return ExitCode::from(if error.use_stderr() { exit::USAGE } else { 0 });

@@ -5,6 +5,7 @@ mod concurrent;
 mod deadlocks;
 mod deployments;
 mod exit_codes;
+mod help;
 mod loss;
 mod modes;
 mod nested;
