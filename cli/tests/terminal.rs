@@ -236,18 +236,50 @@ fn watch_shows_changes_and_leaves_the_terminal_as_it_was() {
     wait_until("the screen is as it was", LATE, || {
         !watch.screen().alternate_screen()
     });
+}
 
-    let mut watch = leasehold(&bed, &["watch"]);
-    watch.await_text("0 held");
-    kill(
-        Pid::from_raw(i32::try_from(watch.pid()).expect("a pid")),
-        Signal::SIGTERM,
-    )
-    .expect("running");
+#[test]
+fn watch_shows_whole_names_on_eighty_columns() {
+    let Some(bed) = Testbed::start() else { return };
+    let name = "orders:europe:4711";
+    let runner = bed.run(&[name, "--as", "worker@pod-7"], "read x");
+    wait_until("it is held", LATE, || bed.is_held(name));
+    let environment = [("LEASEHOLD_URL", &*bed.server.url())];
+    let mut watch = Pty::start(24, 80, &[PROGRAM, "watch"], &environment);
+    watch.await_text("1 held");
+    let shown = watch.text();
+    for part in [name, "worker@pod-7 (sh)", "WAITERS", "CHANGES/s"] {
+        assert!(shown.contains(part), "no {part} in:\n{shown}");
+    }
+    watch.send("q");
     assert_eq!(watch.end(), 0);
-    wait_until("the screen is as it was", LATE, || {
-        !watch.screen().alternate_screen()
-    });
+    runner.end();
+    // A holder that is too long for the rest of the line leaves half of it to the name.
+    bed.hold_by_another("orders:eu:4711");
+    let mut watch = Pty::start(24, 80, &[PROGRAM, "watch"], &environment);
+    watch.await_text("1 held");
+    let shown = watch.text();
+    for part in ["orders:eu:4711 ", "9f2d47a8-5b6c-4e21"] {
+        assert!(shown.contains(part), "no {part} in:\n{shown}");
+    }
+    watch.send("q");
+    assert_eq!(watch.end(), 0);
+}
+
+#[test]
+fn a_signal_leaves_the_terminal_of_watch_as_it_was() {
+    let Some(bed) = Testbed::start() else { return };
+    for signal in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGQUIT] {
+        let mut watch = leasehold(&bed, &["watch"]);
+        watch.await_text("0 held");
+        assert!(watch.screen().alternate_screen());
+        let pid = i32::try_from(watch.pid()).expect("a pid");
+        kill(Pid::from_raw(pid), signal).expect("running");
+        assert_eq!(watch.end(), 0, "{signal}");
+        wait_until("the screen is as it was", LATE, || {
+            !watch.screen().alternate_screen()
+        });
+    }
 }
 
 #[test]

@@ -34,6 +34,31 @@ const TITLES: [&str; 8] = [
     "CHANGES/s",
 ];
 
+/// The cells of a row.
+type Texts = [(String, Tone); TITLES.len()];
+
+/// Where the columns are that may be cut.
+const NAME: usize = 0;
+const HOLDER: usize = 2;
+
+/// The widths of the columns. The name has what is left when the others have what they need. If the holder needs too much,
+/// both share what is left, the name with half of it at least.
+fn widths(rows: &[Texts], width: u16) -> [u16; TITLES.len()] {
+    let mut widths = TITLES.map(str::len);
+    for row in rows {
+        for (width, (text, _)) in widths.iter_mut().zip(row) {
+            *width = (*width).max(Line::raw(text).width());
+        }
+    }
+    let others: usize = widths.iter().sum::<usize>() - widths[NAME] - widths[HOLDER];
+    let gaps = widths.len() - 1;
+    let rest = usize::from(width).saturating_sub(others + gaps);
+    let beside_name = rest.saturating_sub(widths[NAME]);
+    widths[HOLDER] = widths[HOLDER].min(beside_name.max(rest / 2));
+    widths[NAME] = rest - widths[HOLDER];
+    widths.map(|width| u16::try_from(width).unwrap_or(u16::MAX))
+}
+
 pub(super) async fn watch(client: &Client, asked: &WatchArguments) -> Result<(), Failure> {
     let mut terminal = ratatui::init();
     let done = Screen::new(asked).run(client, &mut terminal).await;
@@ -72,9 +97,12 @@ impl<'a> Screen<'a> {
 
     async fn run(mut self, client: &Client, terminal: &mut DefaultTerminal) -> Result<(), Failure> {
         let cannot = "the terminal";
-        // Handle SIGTERM, so that the terminal is restored before the program ends.
-        let mut ended = signal(SignalKind::terminate()).map_err(Failure::internal(cannot))?;
-        let mut hung_up = signal(SignalKind::hangup()).map_err(Failure::internal(cannot))?;
+        // Handle the signals that end a program, so that the terminal is restored before the program ends.
+        let listen = |kind| signal(kind).map_err(Failure::internal(cannot));
+        let mut ended = listen(SignalKind::terminate())?;
+        let mut hung_up = listen(SignalKind::hangup())?;
+        let mut interrupted = listen(SignalKind::interrupt())?;
+        let mut quit = listen(SignalKind::quit())?;
         let mut looks = 0;
         loop {
             match look(client, &self.asked.pattern).await {
@@ -98,6 +126,8 @@ impl<'a> Screen<'a> {
                 tokio::select! {
                     _ = ended.recv() => return Ok(()),
                     _ = hung_up.recv() => return Ok(()),
+                    _ = interrupted.recv() => return Ok(()),
+                    _ = quit.recv() => return Ok(()),
                     () = tokio::time::sleep_until(next.min(Instant::now() + KEYS)) => {}
                 }
                 match self.wish().map_err(Failure::internal(cannot))? {
@@ -147,16 +177,12 @@ impl<'a> Screen<'a> {
             .locks()
             .filter(|(_, history)| history.now.is_some())
             .count();
-        let widths = [
-            Constraint::Fill(1),
-            Constraint::Length(6),
-            Constraint::Fill(2),
-            Constraint::Length(5),
-            Constraint::Length(9),
-            Constraint::Length(7),
-            Constraint::Length(8),
-            Constraint::Length(9),
-        ];
+        let widths = widths(&rows, table.width);
+        let cell = |(text, tone): (String, Tone)| Cell::from(text).style(self.style(tone));
+        let rows: Vec<_> = rows
+            .into_iter()
+            .map(|row| Row::new(row.map(cell)))
+            .collect();
         let header = Row::new(TITLES).style(Style::new().bold());
         let marked = Style::new().reversed();
         let shown = Table::new(rows, widths)
@@ -177,9 +203,7 @@ impl<'a> Screen<'a> {
         frame.render_widget(line, status);
     }
 
-    fn row(&self, name: &Name, history: &History, now: Instant) -> Row<'static> {
-        let cell =
-            |(text, tone): (String, Tone)| Cell::from(harmless(&text)).style(self.style(tone));
+    fn row(&self, name: &Name, history: &History, now: Instant) -> Texts {
         let plain = |text: String| (text, Tone::Plain);
         let since = short(now.duration_since(history.since));
         let rate = format!("{:.2}", self.seen.rate(history, now));
@@ -209,7 +233,7 @@ impl<'a> Screen<'a> {
                 rate,
             ]
         };
-        Row::new(cells.map(cell))
+        cells.map(|(text, tone)| (harmless(&text), tone))
     }
 
     fn style(&self, tone: Tone) -> Style {
