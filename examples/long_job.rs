@@ -43,7 +43,7 @@ async fn main() -> Result<(), Error> {
     let operator = async {
         sleep(STEP * 3).await;
         println!("(an operator frees the lock)");
-        operator.force_unlock().await
+        operator.force_unlock("its job hangs").await
     };
     let (job, freed) = tokio::join!(report(&lock, 12), operator);
     freed?;

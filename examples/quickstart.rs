@@ -91,7 +91,7 @@ async fn lose(client: &Client) -> Result<(), Error> {
         guard.remaining()
     );
 
-    client.lock(NAME).force_unlock().await?; // an operator, a failover, a DEL
+    client.lock(NAME).force_unlock("its job hangs").await?; // an operator, a failover, a DEL
     let start = Instant::now();
     if let Ended::Lost(reason) = guard.ended().await {
         println!("lost: {reason}; noticed after {:?}", start.elapsed());

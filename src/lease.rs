@@ -1,6 +1,7 @@
 //! The lease of a hold, its state and its end.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::error::ConfigError;
@@ -129,18 +130,54 @@ pub enum HoldState {
 }
 
 /// Why a hold ended before it was released.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LossReason {
     /// The local deadline passed: a fixed lease ended, or renewals failed for a whole lease.
     Expired,
-    /// Redis no longer has the hold: it was freed by force, deleted, evicted, or lost in a restart or
-    /// failover.
+    /// Redis no longer has the hold: it was deleted, evicted, or lost in a restart or failover. Or it was freed by
+    /// force, and this client did not receive the message about that.
     Gone,
+    /// The lock was [freed by force](crate::Lock::force_unlock).
+    Forced(Arc<ForcedRelease>),
     /// The `max_hold` of the acquisition ended.
     MaxHold,
     /// The client was shut down.
     Closed,
+}
+
+/// Who freed a lock by force, and why; see [`LossReason::Forced`].
+///
+/// # Examples
+///
+#[cfg_attr(feature = "embedded", doc = "```")]
+#[cfg_attr(not(feature = "embedded"), doc = "```ignore")]
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// # async fn main() -> Result<(), leasehold::Error> {
+/// use std::time::Duration;
+///
+/// use leasehold::{EmbeddedRedis, Ended, LossReason};
+///
+/// let redis = EmbeddedRedis::new();
+/// let guard = redis.client().lock("orders:42").lock().await?;
+/// # tokio::time::sleep(Duration::from_secs(2)).await;
+///
+/// let operator = redis.builder().name("ann@pod-7").connect().await?;
+/// assert!(operator.lock("orders:42").force_unlock("its job hangs").await?);
+///
+/// let Ended::Lost(LossReason::Forced(release)) = guard.ended().await else { panic!() };
+/// assert_eq!((&*release.by, &*release.reason), ("ann@pod-7", "its job hangs"));
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ForcedRelease {
+    /// The [name](crate::ClientBuilder::name) of the client that freed the lock, or else its
+    /// [id](crate::Client::id).
+    pub by: String,
+    /// The reason that it gave.
+    pub reason: String,
 }
 
 /// How a hold ended; see [`LockGuard::ended`](crate::LockGuard::ended).
@@ -164,7 +201,7 @@ pub enum LossReason {
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Ended {
     /// The last guard was unlocked or dropped.
@@ -176,20 +213,16 @@ pub enum Ended {
 }
 
 impl LossReason {
-    /// All reasons, for the labels of an exporter.
-    pub const ALL: &'static [LossReason] = &[
-        LossReason::Expired,
-        LossReason::Gone,
-        LossReason::MaxHold,
-        LossReason::Closed,
-    ];
+    /// The names of all reasons, for the labels of an exporter.
+    pub const NAMES: &'static [&'static str] = &["expired", "gone", "forced", "max_hold", "closed"];
 
-    /// A short, stable name for labels and logs: `expired`, `gone`, `max_hold` or `closed`.
+    /// A short, stable name for labels and logs, which is one of [`NAMES`](Self::NAMES).
     /// [`Display`](fmt::Display) is for people.
-    pub fn as_str(self) -> &'static str {
+    pub fn as_str(&self) -> &'static str {
         match self {
             LossReason::Expired => "expired",
             LossReason::Gone => "gone",
+            LossReason::Forced(_) => "forced",
             LossReason::MaxHold => "max_hold",
             LossReason::Closed => "closed",
         }
@@ -201,6 +234,10 @@ impl fmt::Display for LossReason {
         f.write_str(match self {
             LossReason::Expired => "its lease ended",
             LossReason::Gone => "redis no longer has it",
+            LossReason::Forced(release) => {
+                let ForcedRelease { by, reason } = &**release;
+                return write!(f, "it was forced open by {by}: {reason}");
+            }
             LossReason::MaxHold => "its longest holding time ended",
             LossReason::Closed => "the client was shut down",
         })
@@ -215,18 +252,32 @@ mod tests {
 
     #[test]
     fn every_reason_is_listed_under_a_name_of_its_own() {
-        // Add a new reason here and to the list.
+        let forced = Arc::new(ForcedRelease {
+            by: "ann".to_owned(),
+            reason: "it hangs".to_owned(),
+        });
+        let all = [
+            LossReason::Expired,
+            LossReason::Gone,
+            LossReason::Forced(forced),
+            LossReason::MaxHold,
+            LossReason::Closed,
+        ];
+        // Add a new reason here and to both lists.
         let number = |reason: &LossReason| match reason {
             LossReason::Expired => 0,
             LossReason::Gone => 1,
-            LossReason::MaxHold => 2,
-            LossReason::Closed => 3,
+            LossReason::Forced(_) => 2,
+            LossReason::MaxHold => 3,
+            LossReason::Closed => 4,
         };
-        assert!(LossReason::ALL.iter().map(number).eq(0..4));
-        let names: BTreeSet<_> = LossReason::ALL
-            .iter()
-            .map(|reason| reason.as_str())
-            .collect();
-        assert_eq!(names.len(), LossReason::ALL.len());
+        assert!(all.iter().map(number).eq(0..5));
+        assert!(
+            all.iter()
+                .map(LossReason::as_str)
+                .eq(LossReason::NAMES.iter().copied())
+        );
+        let names: BTreeSet<_> = LossReason::NAMES.iter().collect();
+        assert_eq!(names.len(), all.len());
     }
 }

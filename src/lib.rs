@@ -154,7 +154,7 @@ pub use error::{Cause, ConfigError, Error};
 pub use fenced_value::FencedValue;
 pub use fencing::FencingToken;
 pub use latch::CountDownLatch;
-pub use lease::{Ended, HoldState, Lease, LossReason};
+pub use lease::{Ended, ForcedRelease, HoldState, Lease, LossReason};
 pub use lock::{Acquire, FencedGuard, FencedLock, Guard, HoldText, Lock, LockGuard};
 pub use permits::{ExpirablePermit, PermitExpirableSemaphore};
 pub use read_write::ReadWriteLock;

@@ -88,9 +88,10 @@ pub(crate) enum Task {
     ///
     /// Frees a lock by force, whoever holds it, or only if --owner holds it.
     ///
-    /// A holder with this library gets a message and notices it within milliseconds; one in Java at its next renewal,
-    /// within a third of its lease. It continues to work until then. Stop the holder first if two at once would do
-    /// harm. On a terminal, asks for confirmation; elsewhere --yes is required. Exit code 1: the lock was free.
+    /// A holder with this library gets a message, and reports within milliseconds that you freed the lock, and why. One
+    /// in Java notices the loss at its next renewal, within a third of its lease. It continues to work until then. Stop
+    /// the holder first if two at once would do harm. On a terminal, asks for confirmation; elsewhere --yes is required.
+    /// Exit code 1: the lock was free.
     Break(BreakArguments),
     /// Find waiters that wait for each other.
     ///
@@ -262,7 +263,8 @@ pub(crate) struct BreakArguments {
     /// character, `\\` for a backslash.
     #[arg(value_parser = any_name())]
     pub(crate) name: Name,
-    /// The reason. It is written to standard error, for your logs.
+    /// The reason, in up to 256 bytes. The holder reads it with your name, and it is written to standard error, for
+    /// your logs.
     #[arg(long, value_name = "TEXT", value_parser = reason)]
     pub(crate) reason: String,
     /// Free only what this owner holds, as `show` prints it. Also for one reader of many, or one holder of permits.
@@ -350,13 +352,14 @@ pub(crate) struct BenchArguments {
     pub(crate) json: bool,
 }
 
-/// Parses a reason, which must not be blank.
+/// Parses a reason, which must not be blank. The holder's log gets it.
 fn reason(text: &str) -> Result<String, String> {
     let text = text.trim();
-    if text.is_empty() {
-        Err("it is empty".to_owned())
-    } else {
-        Ok(text.to_owned())
+    match text.len() {
+        0 => Err("it is empty".to_owned()),
+        1..=256 if !text.chars().any(char::is_control) => Ok(text.to_owned()),
+        1..=256 => Err("it has a control character, such as a line break".to_owned()),
+        bytes => Err(format!("it has {bytes} bytes; 256 are allowed")),
     }
 }
 

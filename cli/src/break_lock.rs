@@ -2,7 +2,7 @@
 
 use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
 
-use leasehold::{Client, Error};
+use leasehold::{Client, ClientBuilder, Error};
 use serde::Serialize;
 
 use crate::arguments::{BreakArguments, ServerArguments};
@@ -10,6 +10,7 @@ use crate::exit::Failure;
 use crate::found::{Found, look};
 use crate::name::Name;
 use crate::output::{complain, say_json};
+use crate::run::user_at_host;
 use crate::server::close;
 use crate::show::{Connections, text};
 
@@ -32,7 +33,8 @@ pub(crate) async fn break_lock(
     if !asked.yes && !io::stdin().is_terminal() {
         return Err(Failure::usage("there is no terminal to ask on: add --yes"));
     }
-    let client = server.connect().await?;
+    let named = |builder: ClientBuilder| builder.name(user_at_host());
+    let client = server.connect_with(None, named, |_| ()).await?;
     let broken = broken(&client, asked).await;
     close(&client).await;
     let was = broken?;
@@ -68,7 +70,7 @@ async fn broken(client: &Client, asked: &BreakArguments) -> Result<Option<Found>
     }
     let (mut freed, mut has_another) = (false, false);
     for holder in &found.holders {
-        match free(client, &found, &holder.owner).await {
+        match free(client, &found, &holder.owner, &asked.reason).await {
             Ok(done) => freed |= done,
             Err(Error::NotOwner { .. }) => has_another = true,
             Err(error) => return Err(error.into()),
@@ -121,7 +123,7 @@ fn chosen(mut found: Found, asked: &BreakArguments) -> Result<Found, Failure> {
 }
 
 /// Frees what this owner holds. False if it holds nothing any more.
-async fn free(client: &Client, found: &Found, owner: &str) -> Result<bool, Error> {
+async fn free(client: &Client, found: &Found, owner: &str, reason: &str) -> Result<bool, Error> {
     // The text of another program need not be UTF-8, and then it cannot be compared.
     let is_known = !owner.contains(char::REPLACEMENT_CHARACTER);
     let Some(name) = found.name.text() else {
@@ -131,17 +133,17 @@ async fn free(client: &Client, found: &Found, owner: &str) -> Result<bool, Error
     match found.kind.as_str() {
         "semaphore" => {
             let semaphore = client.semaphore(name);
-            semaphore.force_release_of(owner).await
+            semaphore.force_release_of(owner, reason).await
         }
         "permits" => {
             let semaphore = client.permit_expirable_semaphore(name);
-            match semaphore.release(owner).await {
-                Err(Error::NotOwner { .. }) => Ok(false),
-                released => released.map(|()| true),
-            }
+            semaphore.force_release_of(owner, reason).await
         }
-        _ if is_known => found.lock(client, name).force_unlock_of(owner).await,
-        _ => found.lock(client, name).force_unlock().await,
+        _ if is_known => {
+            let lock = found.lock(client, name);
+            lock.force_unlock_of(owner, reason).await
+        }
+        _ => found.lock(client, name).force_unlock(reason).await,
     }
 }
 

@@ -47,6 +47,7 @@ use crate::server::{CLOSE, close_within};
 use command::Command;
 use enclosing::{Enclosing, HELD, Mark};
 use hold::Hold;
+pub(crate) use identity::user_at_host;
 use plan::Plan;
 use process::ProcessId;
 use progress::Progress;

@@ -133,14 +133,17 @@ async fn break_of_a_permit_with_an_id_tells_its_holder() {
         "job",
         "--yes",
         "--reason",
-        "x",
+        "it hangs",
         "--owner",
         permit.id(),
     ];
     let output = bed.output(&words);
     assert_eq!(exit_code(&output), 0, "{}", stderr(&output));
     let ended = tokio::time::timeout(LATE, permit.ended()).await;
-    assert_eq!(ended.expect("told"), Ended::Lost(LossReason::Gone));
+    match ended.expect("told") {
+        Ended::Lost(LossReason::Forced(release)) => assert_eq!(release.reason, "it hangs"),
+        other => panic!("{other:?}"),
+    }
     assert_eq!(bed.server.command(&["GET", "job"]).text(), "2");
 }
 

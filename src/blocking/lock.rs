@@ -81,9 +81,9 @@ impl<G: crate::Guard> Lock<G> {
         /// Blocks the thread; otherwise like [`Lock::waiters`](crate::Lock::waiters).
         waiters() -> Waiters;
         /// Blocks the thread; otherwise like [`Lock::force_unlock`](crate::Lock::force_unlock).
-        force_unlock() -> bool;
+        force_unlock(reason: &str) -> bool;
         /// Blocks the thread; otherwise like [`Lock::force_unlock_of`](crate::Lock::force_unlock_of).
-        force_unlock_of(owner: &str) -> bool;
+        force_unlock_of(owner: &str, reason: &str) -> bool;
     }
 
     /// Starts an acquisition with more settings than [`try_lock`](Lock::try_lock) takes. Without a

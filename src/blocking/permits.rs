@@ -73,6 +73,8 @@ impl PermitExpirableSemaphore {
         release(id: &str) -> ();
         /// Blocks the thread; otherwise like [`PermitExpirableSemaphore::release_all`](crate::PermitExpirableSemaphore::release_all).
         release_all(ids: &[&str]) -> ();
+        /// Blocks the thread; otherwise like [`PermitExpirableSemaphore::force_release_of`](crate::PermitExpirableSemaphore::force_release_of).
+        force_release_of(id: &str, reason: &str) -> bool;
         /// Blocks the thread; otherwise like [`PermitExpirableSemaphore::remaining_lease`](crate::PermitExpirableSemaphore::remaining_lease).
         remaining_lease(id: &str) -> Option<Duration>;
         /// Blocks the thread; otherwise like [`PermitExpirableSemaphore::update_lease`](crate::PermitExpirableSemaphore::update_lease).

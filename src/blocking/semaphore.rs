@@ -67,7 +67,7 @@ impl Semaphore {
         /// Blocks the thread; otherwise like [`Semaphore::permits`](crate::Semaphore::permits).
         permits() -> i64;
         /// Blocks the thread; otherwise like [`Semaphore::force_release_of`](crate::Semaphore::force_release_of).
-        force_release_of(owner: &str) -> bool;
+        force_release_of(owner: &str, reason: &str) -> bool;
     }
 
     /// The name of this value; empty if the name is not allowed.

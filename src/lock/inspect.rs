@@ -139,11 +139,15 @@ impl<G: Guard> Lock<G> {
 
     /// Frees the lock by force, even if another client holds it; returns false if it was free.
     ///
-    /// The holder's client gets a message, verifies the hold, and reports the loss within milliseconds: the
-    /// guard [ends](crate::LockGuard::ended). A client listens for this message once it has held a lock for a second. If
-    /// the message is lost, a holder with a renewed lease notices the loss at its next renewal, after a third
-    /// of the lease at the latest. A holder with a fixed lease then notices it when it extends, re-enters or
-    /// releases the lock. So does a holder in Java.
+    /// `reason` is for the holder: 1 to 256 bytes without control characters. The holder's client gets a message,
+    /// verifies the hold, and reports the loss within milliseconds: the guard [ends](crate::LockGuard::ended), and
+    /// [`LossReason::Forced`](crate::LossReason::Forced) says who freed the lock, and why. Give the client a
+    /// [name](crate::ClientBuilder::name), or else the holder reads its id.
+    ///
+    /// A client listens for this message once it has held a lock for a second. If the message is lost, the reason is
+    /// [`LossReason::Gone`](crate::LossReason::Gone). A holder with a renewed lease then notices the loss at its next
+    /// renewal, after a third of the lease at the latest. A holder with a fixed lease notices it when it extends,
+    /// re-enters or releases the lock. So does a holder in Java, which does not know the message.
     ///
     /// # Redis cost
     ///
@@ -155,11 +159,11 @@ impl<G: Guard> Lock<G> {
     ///
     /// # Errors
     ///
-    /// See [`is_locked`](Lock::is_locked).
-    pub async fn force_unlock(&self) -> Result<bool, Error> {
+    /// [`Error::Config`] also for an unusable `reason`. See [`is_locked`](Lock::is_locked).
+    pub async fn force_unlock(&self, reason: &str) -> Result<bool, Error> {
         match &self.set {
-            LockSet::Single(single) => single.force_unlock(None).await,
-            LockSet::Multi(multi) => Box::pin(multi.force_unlock()).await,
+            LockSet::Single(single) => single.force_unlock(None, reason).await,
+            LockSet::Multi(multi) => Box::pin(multi.force_unlock(reason)).await,
         }
     }
 
@@ -181,7 +185,8 @@ impl<G: Guard> Lock<G> {
     /// # Errors
     ///
     /// - [`Error::NotOwner`]: another owner holds the lock. Nothing changed.
-    /// - [`Error::Config`]: no holder of this lock has such a name, or these are several locks as one.
+    /// - [`Error::Config`]: no holder of this lock has such a name, the `reason` cannot be used, or these are several
+    ///   locks as one.
     ///
     /// See [`is_locked`](Lock::is_locked) for the others.
     ///
@@ -194,15 +199,15 @@ impl<G: Guard> Lock<G> {
     /// let lock = leasehold::Client::embedded().lock("orders:42");
     /// let stuck = lock.lock().await?;
     /// if let Some(holder) = lock.holder().await? {
-    ///     assert!(lock.force_unlock_of(&holder.owner).await?);
+    ///     assert!(lock.force_unlock_of(&holder.owner, "it hangs").await?);
     /// }
     /// assert!(stuck.unlock().await.is_err());
     /// # Ok(())
     /// # }
     /// ```
-    pub async fn force_unlock_of(&self, owner: &str) -> Result<bool, Error> {
+    pub async fn force_unlock_of(&self, owner: &str, reason: &str) -> Result<bool, Error> {
         match &self.set {
-            LockSet::Single(single) => single.force_unlock(Some(owner)).await,
+            LockSet::Single(single) => single.force_unlock(Some(owner), reason).await,
             LockSet::Multi(_) => Err(Error::Config(ConfigError::Several {
                 call: "force_unlock_of",
             })),

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::error::ConfigError;
 use crate::error::Error;
+use crate::protocol::calls::Force;
 use crate::protocol::forced::{Forced, forced};
 use crate::protocol::replies::Inspected;
 use crate::protocol::resource::Resource;
@@ -110,14 +111,19 @@ impl SingleLock {
     }
 
     /// Ends every hold, or only those of one owner. False if there is none.
-    pub(crate) async fn force_unlock(&self, owner: Option<&str>) -> Result<bool, Error> {
+    pub(crate) async fn force_unlock(
+        &self,
+        owner: Option<&str>,
+        reason: &str,
+    ) -> Result<bool, Error> {
         let (resource, calls) = (self.resource()?, self.handle.calls());
+        let note = &*calls.forced_note(reason)?;
         if let Some(owner) = owner.filter(|owner| owner.is_empty() || !resource.may_be_field(owner))
         {
             let allowed = "an owner as `Lock::holder` returns it";
             return Err(ConfigError::out_of_range("owner", owner, allowed).into());
         }
-        let call = resource.force_release(calls.publish_command(resource), owner);
+        let call = resource.force_release(calls.publish_command(resource), Force { owner, note });
         match calls.ask(&resource.name, call, forced).await? {
             Forced::Freed => Ok(true),
             Forced::WasFree => Ok(false),

@@ -49,13 +49,41 @@ impl PermitExpirableSemaphore {
     /// See [`release`](PermitExpirableSemaphore::release). With one bad id, no permit is released.
     /// [`Error::Config`] for no id, or for more than 1,024.
     pub async fn release_all(&self, ids: &[&str]) -> Result<(), Error> {
-        let ids = joined(ids)?;
-        let call = |resource: &_, publish| permit::release_all(resource, publish, &ids);
+        if self.released_by(ids, "it was released by its id").await? {
+            return Ok(());
+        }
+        Err(Error::NotOwner {
+            name: Arc::from(self.name()),
+        })
+    }
+
+    /// Gives a permit back by force; returns false if it is not held.
+    ///
+    /// Like [`release`](PermitExpirableSemaphore::release) of a permit that another client holds, but its guard also
+    /// reports the `reason`, as after [`Lock::force_unlock`](crate::Lock::force_unlock).
+    ///
+    /// # Redis cost
+    ///
+    /// 1 round trip.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe. The permit is either given back or not.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Config`] if the text is not an id, or the `reason` cannot be used. See
+    /// [`try_set_permits`](PermitExpirableSemaphore::try_set_permits) for the others.
+    pub async fn force_release_of(&self, id: &str, reason: &str) -> Result<bool, Error> {
+        self.released_by(&[id], reason).await
+    }
+
+    async fn released_by(&self, ids: &[&str], reason: &str) -> Result<bool, Error> {
+        let (ids, note) = (joined(ids)?, self.inner.handle.calls().forced_note(reason)?);
+        let call = |resource: &_, publish| permit::release_by(resource, publish, &ids, &note);
         match self.inner.ask(call, replies::released).await? {
-            Released::Absent | Released::StillHeld => Err(Error::NotOwner {
-                name: Arc::from(self.name()),
-            }),
-            Released::Free { .. } | Released::Given | Released::FreeForOthers => Ok(()),
+            Released::Absent | Released::StillHeld => Ok(false),
+            Released::Free { .. } | Released::Given | Released::FreeForOthers => Ok(true),
         }
     }
 

@@ -76,6 +76,21 @@ pub(crate) enum HeardBy {
     Client,
 }
 
+/// The arguments of a forced release.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Force<'a> {
+    /// Any owner, if none is given.
+    pub(crate) owner: Option<&'a str>,
+    /// A [note](super::forced::note) for the holder.
+    pub(crate) note: &'a str,
+}
+
+impl Force<'_> {
+    pub(super) fn args(self) -> [Arg; 2] {
+        [self.owner.unwrap_or_default(), self.note].map(Arg::from)
+    }
+}
+
 /// The calls of one kind. Kinds share the calls that are the same for them.
 pub(super) struct Calls {
     /// A field that no other acquisition ever uses.
@@ -91,7 +106,7 @@ pub(super) struct Calls {
     /// Leaves a hold to an expiry, for kinds where that does not affect other holds.
     pub(super) linger: Option<Linger>,
     /// Ends every hold of the lock, or those of one owner.
-    pub(super) force_release: fn(&Resource, Publish, Option<&str>) -> Call,
+    pub(super) force_release: fn(&Resource, Publish, Force<'_>) -> Call,
     pub(super) inspect: &'static Script,
     /// Renews many holds for one lease: for each of them its keys and its field.
     pub(super) renewal: &'static Script,
@@ -127,10 +142,8 @@ impl Resource {
         vec![self.channel().clone().into(), Arg::from(publish)]
     }
 
-    /// The arguments of a forced release: of any owner, if none is given.
-    pub(super) fn force_args(&self, publish: Publish, owner: Option<&str>) -> Vec<Arg> {
-        let owner = Arg::from(owner.unwrap_or_default());
-        [self.publish_args(publish), vec![owner]].concat()
+    pub(super) fn force_args(&self, publish: Publish, force: Force<'_>) -> Vec<Arg> {
+        [self.publish_args(publish), force.args().into()].concat()
     }
 
     /// The arguments of the release of a whole hold.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::calls::{self, AcquireArgs, Calls, NewField, call, may_be_field};
+use super::calls::{self, AcquireArgs, Calls, Force, NewField, call, may_be_field};
 use super::kind::Kind;
 use super::permit::ID_LENGTH;
 use super::resource::Resource;
@@ -89,8 +89,8 @@ impl Resource {
     }
 
     /// Ends every hold, or only those of one owner.
-    pub(crate) fn force_release(&self, publish: Publish, owner: Option<&str>) -> Call {
-        (calls_of(self.kind).force_release)(self, publish, owner)
+    pub(crate) fn force_release(&self, publish: Publish, force: Force<'_>) -> Call {
+        (calls_of(self.kind).force_release)(self, publish, force)
     }
 
     pub(crate) fn inspect(&self, keys: Declared) -> Call {

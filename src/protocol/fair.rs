@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::calls::{AcquireArgs, Calls, HeardBy, NewField, Queueing, call, ms};
+use super::calls::{AcquireArgs, Calls, Force, HeardBy, NewField, Queueing, call, ms};
 use super::replies::span;
 use super::resource::Resource;
 use super::script::scripts;
@@ -82,11 +82,11 @@ fn linger(resource: &Resource, publish: Publish, field: &Field, rest: Duration) 
     call(&LINGER, resource.keys(), args)
 }
 
-fn force_release(resource: &Resource, publish: Publish, owner: Option<&str>) -> Call {
+fn force_release(resource: &Resource, publish: Publish, force: Force<'_>) -> Call {
     call(
         &FORCE_RELEASE,
         resource.keys(),
-        resource.force_args(publish, owner),
+        resource.force_args(publish, force),
     )
 }
 

@@ -5,10 +5,12 @@
 
 use std::sync::Arc;
 
+use super::description::{self, fitting};
 use super::keys::KeyName;
 use super::lock::{self, Given};
 use super::{Unexpected, Value};
 use crate::client_id::ClientId;
+use crate::lease::ForcedRelease;
 
 /// The prefix of the channels. The scripts have the same one.
 const CLIENT: &str = "leasehold_client";
@@ -27,14 +29,19 @@ pub(crate) fn channels(client: ClientId) -> [Arc<str>; 2] {
 
 /// A message on the channel of a client. It begins with a word for its kind, and ends with the only part that contains a
 /// name. So a name is never read as anything else, whatever it looks like.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ToClient<'a> {
     /// A release has given a lock to a waiter. With the channel of the lock.
     Given(&'a str, Given<'a>),
     /// For a waiter of a fair lock: its channel, and the message.
     ForWaiter(&'a str, &'a str),
-    /// The key of a hold that was ended.
-    Forced(&'a str),
+    /// The key of a hold that was ended, by whom and why.
+    Forced(&'a str, ForcedRelease),
+}
+
+/// The note of a forced release, for the message.
+pub(crate) fn note(by: &str, reason: &str) -> Arc<str> {
+    description::text(Some(by), Some(reason))
 }
 
 /// Reads a message on the channel of a client. `None` if this version does not know it.
@@ -46,7 +53,14 @@ pub(crate) fn to_client(payload: &[u8]) -> Option<ToClient<'_>> {
             let (message, channel) = rest.split_once(' ')?;
             Some(ToClient::ForWaiter(channel, message))
         }
-        "\0forced" => Some(ToClient::Forced(rest)),
+        "\0forced" => {
+            let mut parts = rest.splitn(3, '\n');
+            let (by, reason) = (fitting(parts.next())?, fitting(parts.next())?);
+            Some(ToClient::Forced(
+                parts.next()?,
+                ForcedRelease { by, reason },
+            ))
+        }
         _ => None,
     }
 }
@@ -80,6 +94,11 @@ mod tests {
 
     use super::*;
 
+    fn forced(key: &str) -> ToClient<'_> {
+        let [by, reason] = ["ann@pod", "it hangs"].map(str::to_owned);
+        ToClient::Forced(key, ForcedRelease { by, reason })
+    }
+
     #[test]
     fn messages_are_read_as_the_scripts_write_them() {
         let given = Given {
@@ -96,7 +115,7 @@ mod tests {
                 "\0for 60000 channel:{a b}:uuid:17",
                 ToClient::ForWaiter("channel:{a b}:uuid:17", "60000"),
             ),
-            ("\0forced a b", ToClient::Forced("a b")),
+            ("\0forced ann@pod\nit hangs\na b", forced("a b")),
         ] {
             assert_eq!(to_client(message.as_bytes()), Some(meant), "{message:?}");
         }
@@ -116,9 +135,10 @@ mod tests {
             "\n\0for 1 x",
             "ü",
         ] {
-            let message = format!("\0forced {name}");
+            let note = note("ann@pod", "it hangs");
+            let message = format!("\0forced {note}\n{name}");
             let read = to_client(message.as_bytes());
-            assert_eq!(read, Some(ToClient::Forced(name)), "{name:?}");
+            assert_eq!(read, Some(forced(name)), "{name:?}");
             for before in ["\0granted 3 2000 uuid:17 ", "\0for 60000 "] {
                 let message = format!("{before}{name}");
                 let (ToClient::Given(channel, _) | ToClient::ForWaiter(channel, _)) =
@@ -143,9 +163,14 @@ mod tests {
             "\0for 60000",
             "\0forced",
             "\0forcedx y",
+            "\0forced x",
+            "\0forced ann\nit hangs",
+            "\0forced \nit hangs\nx",
+            "\0forced ann\n\nx",
+            "\0forced ann\n\x1b[31m\nx",
         ] {
             assert_eq!(to_client(message.as_bytes()), None, "{message:?}");
         }
-        assert_eq!(to_client(b"\0forced \xff"), None, "no name");
+        assert_eq!(to_client(b"\0forced a\nb\n\xff"), None, "no name");
     }
 }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::calls::{AcquireArgs, Calls, Queueing, call, ms, plain_field};
+use super::calls::{AcquireArgs, Calls, Force, Queueing, call, ms, plain_field};
 use super::resource::Resource;
 use super::script::scripts;
 use super::{Arg, Call, Field, Publish};
@@ -105,11 +105,11 @@ fn linger(resource: &Resource, publish: Publish, field: &Field, rest: Duration) 
     call(&LINGER, resource.only_key(), args)
 }
 
-fn force_release(resource: &Resource, publish: Publish, owner: Option<&str>) -> Call {
+fn force_release(resource: &Resource, publish: Publish, force: Force<'_>) -> Call {
     call(
         &FORCE_RELEASE,
         resource.only_key(),
-        resource.force_args(publish, owner),
+        resource.force_args(publish, force),
     )
 }
 

@@ -50,29 +50,15 @@ fn acquire(resource: &Resource, publish: Publish, args: &AcquireArgs<'_>) -> Cal
     semaphore::acquire_by(&ACQUIRE, resource, publish, args)
 }
 
-/// Whether a release takes those permits that are still held, or all of them or none.
-#[derive(Clone, Copy)]
-enum Which {
-    Present = 0,
-    AllOrNone = 1,
-}
-
-fn release_which(resource: &Resource, publish: Publish, ids: &Field, which: Which) -> Call {
-    let args = [
-        resource.release_args(publish, ids),
-        vec![Arg::Int(which as i64)],
-    ]
-    .concat();
-    call(&RELEASE, resource.keys(), args)
-}
-
+/// Releases those permits that are still held.
 fn release(resource: &Resource, publish: Publish, _holds: u32, ids: &Field) -> Call {
-    release_which(resource, publish, ids, Which::Present)
+    release_by(resource, publish, ids, "")
 }
 
-/// Releases permits by their ids, all or none.
-pub(crate) fn release_all(resource: &Resource, publish: Publish, ids: &Field) -> Call {
-    release_which(resource, publish, ids, Which::AllOrNone)
+/// Releases permits by their ids, all or none, with a [note](super::forced::note) for the holders.
+pub(crate) fn release_by(resource: &Resource, publish: Publish, ids: &Field, note: &str) -> Call {
+    let args = [resource.release_args(publish, ids), vec![note.into()]].concat();
+    call(&RELEASE, resource.keys(), args)
 }
 
 /// The numbers of available and of held permits.

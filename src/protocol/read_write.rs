@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::calls::{AcquireArgs, Calls, NewField, call, ms};
+use super::calls::{AcquireArgs, Calls, Force, NewField, call, ms};
 use super::kind::Kind;
 use super::resource::Resource;
 use super::script::scripts;
@@ -135,24 +135,25 @@ fn write_linger(resource: &Resource, publish: Publish, field: &Field, rest: Dura
     call(&WRITE_LINGER, resource.keys(), args)
 }
 
-fn force_release(resource: &Resource, publish: Publish, owner: Option<&str>) -> Call {
+fn force_release(resource: &Resource, publish: Publish, force: Force<'_>) -> Call {
     let mode = if resource.kind == Kind::Read {
         "read"
     } else {
         "write"
     };
-    let which = [mode, owner.unwrap_or_default()].map(Arg::from);
-    let args = [resource.publish_args(publish), which.into()].concat();
+    let mut args = resource.publish_args(publish);
+    args.push(Arg::from(mode));
+    args.extend(force.args());
     call(&FORCE_RELEASE, resource.only_key(), args)
 }
 
 /// Other readers keep the lock, so the holds of one owner end like released ones.
-fn read_force_release(resource: &Resource, publish: Publish, owner: Option<&str>) -> Call {
-    let Some(owner) = owner else {
-        return force_release(resource, publish, owner);
+fn read_force_release(resource: &Resource, publish: Publish, force: Force<'_>) -> Call {
+    let Some(owner) = force.owner else {
+        return force_release(resource, publish, force);
     };
     let lifetime = lease_key(resource, owner);
     let keys = [resource.keys(), vec![lifetime]].concat();
-    let args = resource.force_args(publish, Some(owner));
+    let args = resource.force_args(publish, force);
     call(&READ_FORCE_RELEASE, keys, args)
 }

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::calls::{AcquireArgs, Calls, NewField, call, renew};
+use super::calls::{AcquireArgs, Calls, Force, NewField, call, renew};
 use super::counter::{ReplyKey, keys_with_reply};
 use super::resource::Resource;
 use super::script::{Script, scripts};
@@ -147,12 +147,12 @@ pub(crate) fn resize(resource: &Resource, publish: Publish, permits: i64, total:
     call(&RESIZE, keys_with_limit(resource), args)
 }
 
-/// Gives the permits of an owner back, whoever it is.
-pub(crate) fn force_release(resource: &Resource, publish: Publish, owner: &str) -> Call {
+/// Gives the permits of an owner back, which must be given.
+pub(crate) fn force_release(resource: &Resource, publish: Publish, force: Force<'_>) -> Call {
     call(
         &FORCE_RELEASE,
         resource.keys(),
-        resource.force_args(publish, Some(owner)),
+        resource.force_args(publish, force),
     )
 }
 

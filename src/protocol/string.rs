@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::calls::{AcquireArgs, Calls, call, ms};
+use super::calls::{AcquireArgs, Calls, Force, call, ms};
 use super::resource::Resource;
 use super::script::scripts;
 use super::{Arg, Call, Field, Publish, lock};
@@ -56,7 +56,6 @@ fn linger(resource: &Resource, _publish: Publish, field: &Field, rest: Duration)
     )
 }
 
-fn force_release(resource: &Resource, _publish: Publish, owner: Option<&str>) -> Call {
-    let owner = Arg::from(owner.unwrap_or_default());
-    call(&FORCE_RELEASE, resource.only_key(), vec![owner])
+fn force_release(resource: &Resource, _publish: Publish, force: Force<'_>) -> Call {
+    call(&FORCE_RELEASE, resource.only_key(), force.args().into())
 }

@@ -2,6 +2,7 @@
 
 use super::Semaphore;
 use crate::error::{ConfigError, Error};
+use crate::protocol::calls::Force;
 use crate::protocol::replies::yes_or_no;
 use crate::protocol::semaphore;
 
@@ -10,7 +11,7 @@ impl Semaphore {
     /// none.
     ///
     /// `owner` is the text of [`Holder::owner`](crate::inspect::Holder::owner), which ends with the number of
-    /// permits. Its client gets a message, and the permit's guard reports the loss, as after
+    /// permits. Its client gets a message with the `reason`, and the permit's guard reports the loss, as after
     /// [`Lock::force_unlock`](crate::Lock::force_unlock). The permits that Java holds have no owner.
     ///
     /// # Redis cost
@@ -23,14 +24,17 @@ impl Semaphore {
     ///
     /// # Errors
     ///
-    /// [`Error::Config`] if `owner` is not the owner of permits. See
+    /// [`Error::Config`] if `owner` is not the owner of permits, or the `reason` cannot be used. See
     /// [`try_set_permits`](Semaphore::try_set_permits) for the others.
-    pub async fn force_release_of(&self, owner: &str) -> Result<bool, Error> {
+    pub async fn force_release_of(&self, owner: &str, reason: &str) -> Result<bool, Error> {
         if semaphore::permits_of(owner).is_none() {
             let allowed = "an owner as `Client::locks` lists it";
             return Err(ConfigError::out_of_range("owner", owner, allowed).into());
         }
-        let call = |resource: &_, publish| semaphore::force_release(resource, publish, owner);
+        let note = &*self.inner.handle.calls().forced_note(reason)?;
+        let owner = Some(owner);
+        let force = Force { owner, note };
+        let call = |resource: &_, publish| semaphore::force_release(resource, publish, force);
         self.inner.ask(call, yes_or_no).await
     }
 }

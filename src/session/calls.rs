@@ -19,11 +19,13 @@ use futures_util::FutureExt as _;
 use futures_util::future::{Either, ready};
 
 use super::Settings;
+use super::options::checked_text;
 use crate::client_id::ClientId;
 use crate::clock::Moment;
-use crate::error::Error;
+use crate::error::{ConfigError, Error};
 use crate::protocol::calls::{HeardBy, NewField};
 use crate::protocol::dispatch::Declared;
+use crate::protocol::forced;
 use crate::protocol::keys::is_only_a_tag;
 use crate::protocol::resource::Resource;
 use crate::protocol::{Call, Unexpected, Value};
@@ -189,6 +191,13 @@ impl Calls {
     /// The time by the clock that counts leases.
     pub(super) fn now(&self) -> Moment {
         self.settings.clock.now()
+    }
+
+    /// The note for the holder of a lock that this client frees by force.
+    pub(crate) fn forced_note(&self, reason: &str) -> Result<Arc<str>, ConfigError> {
+        checked_text("reason", reason)?;
+        let by = self.settings.name.as_deref().unwrap_or(&self.client_text);
+        Ok(forced::note(by, reason))
     }
 
     pub(crate) fn client_id(&self) -> ClientId {

@@ -56,7 +56,9 @@ impl TransportEvents for Reported {
             Some(ToClient::ForWaiter(channel, message)) => {
                 self.subscriptions.message(channel, message.as_bytes());
             }
-            Some(ToClient::Forced(key)) => self.watchdog.ask_again(key),
+            Some(ToClient::Forced(key, release)) => {
+                self.watchdog.ask_again(key, &Arc::new(release));
+            }
             None => {}
         }
     }

@@ -166,7 +166,7 @@ async fn restore_once(
     let there = confirm(holds, &hold, terms.first_lease(), 1, None).await;
     match (there, hold.loss()) {
         (Ok(true), None) => Ok(share),
-        (Ok(_), None | Some(LossReason::Gone)) => Err(Error::NotOwner {
+        (Ok(_), None | Some(LossReason::Gone | LossReason::Forced(_))) => Err(Error::NotOwner {
             name: resource.name.clone(),
         }),
         // The reply came after the lease had ended.
@@ -195,7 +195,10 @@ pub(crate) async fn extend(
     // CANCEL: the lease is extended or it is not. A longer lease in Redis only delays waiters.
     match confirm(holds, hold, lease, hold.guards(), None).await {
         Ok(true) => Ok(()),
-        Ok(false) => Err(Error::lost(&resource.name, LossReason::Gone)),
+        Ok(false) => {
+            let reason = hold.loss().unwrap_or(LossReason::Gone);
+            Err(Error::lost(&resource.name, reason))
+        }
         Err(error) => Err(Error::from_call(&resource.name, lease, error)),
     }
 }

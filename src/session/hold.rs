@@ -102,7 +102,7 @@ pub(crate) enum Heir {
 }
 
 /// The result of dropping a guard.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Left {
     /// Other guards.
     Inner,
@@ -113,7 +113,7 @@ pub(crate) enum Left {
 }
 
 /// The watchdog's next duty for a hold.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Duty {
     Renew(Duration),
     /// Nothing is due before this instant.
@@ -353,8 +353,8 @@ impl Hold {
 
 impl State {
     fn loss(&self, now: Moment) -> Option<LossReason> {
-        match self.phase {
-            Phase::Lost(reason) => Some(reason),
+        match &self.phase {
+            Phase::Lost(reason) => Some(reason.clone()),
             Phase::Live { .. } => self.deadline.passed(now),
             Phase::Leaving(_) => self
                 .deadline

@@ -128,7 +128,7 @@ impl HoldShare {
         let _pending = handle.holds().cleanups.expect_one();
         match hold.leave(self.terms) {
             Left::Lost(reason) => {
-                handle.holds().lose(hold, reason);
+                handle.holds().lose(hold, reason.clone());
                 Err(Error::lost(&hold.resource.name, reason))
             }
             Left::Inner => Ok(Some(PendingRelease::of_one_guard(handle, hold))),

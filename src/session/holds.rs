@@ -97,6 +97,7 @@ impl Holds {
         // Before `hold.lose`: otherwise a session that shuts down in between would not wait for the
         // cleanup.
         let _pending = self.cleanups.expect_one();
+        let is_gone = reason == LossReason::Gone;
         if !hold.lose(reason) {
             return;
         }
@@ -105,11 +106,11 @@ impl Holds {
         let under_way = self.watchdog.release_under_way(&hold.resource, &hold.field);
         self.watchdog.disarm(hold);
         count(&self.calls.counters.lost);
-        if reason == LossReason::Gone {
+        if is_gone {
             hold.lingers_no_more();
         }
         let doubt = hold.doubt();
-        if reason != LossReason::Gone || hold.resource.entries(&hold.field) > 1 || doubt.is_some() {
+        if !is_gone || hold.resource.entries(&hold.field) > 1 || doubt.is_some() {
             // On the background lane, because the caller's lane stands still if the caller's
             // runtime does.
             let hold = hold.clone();
@@ -179,9 +180,9 @@ impl Holds {
     }
 
     /// A release found nothing, although no earlier release can have removed the hold.
-    pub(super) fn was_gone(&self, hold: &Hold) {
+    pub(super) fn was_gone(&self, hold: &Hold) -> LossReason {
         count(&self.calls.counters.lost);
-        hold.was_gone();
+        hold.was_gone()
     }
 
     /// The hold of this client that an acquisition waits for, and whether the caller has taken it. Permits are held by

@@ -96,12 +96,18 @@ fn lingering(span: Duration, longest: Duration) -> Result<Duration, ConfigError>
 
 /// Checks the purpose of a hold.
 pub(crate) fn checked_purpose(purpose: String) -> Result<Arc<str>, ConfigError> {
-    let fits = (1..=TEXT_MAX).contains(&purpose.len());
-    if fits && !purpose.chars().any(char::is_control) {
-        return Ok(Arc::from(purpose));
+    checked_text("purpose", &purpose)?;
+    Ok(Arc::from(purpose))
+}
+
+/// Checks a text that other clients show to people.
+pub(crate) fn checked_text(what: &'static str, text: &str) -> Result<(), ConfigError> {
+    let fits = (1..=TEXT_MAX).contains(&text.len());
+    if fits && !text.chars().any(char::is_control) {
+        return Ok(());
     }
-    let start = purpose.chars().take(64);
+    let start = text.chars().take(64);
     let given: String = start.flat_map(char::escape_debug).collect();
     let allowed = format!("1 to {TEXT_MAX} bytes without control characters");
-    Err(ConfigError::out_of_range("purpose", given, allowed))
+    Err(ConfigError::out_of_range(what, given, allowed))
 }

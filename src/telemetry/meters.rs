@@ -94,8 +94,8 @@ pub(super) fn waiting(subject: &Subject, more: f64) {
 /// Creates the counters of losses at zero. If such a counter appeared with the first loss, its increase would not be
 /// visible, and an alert on the increase would miss that loss.
 pub(super) fn may_be_lost(subject: &Subject) {
-    for reason in LossReason::ALL {
-        let reason = Some(("reason", reason.as_str()));
+    for reason in LossReason::NAMES {
+        let reason = Some(("reason", *reason));
         counter!(LOSSES, labels(subject, reason)).increment(0);
     }
 }

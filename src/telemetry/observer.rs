@@ -234,7 +234,7 @@ impl Holding {
     }
 
     /// The release found nothing, or the hold ends without one.
-    pub(crate) fn is_lost(&self, reason: LossReason) {
+    pub(crate) fn is_lost(&self, reason: &LossReason) {
         self.report(|observed| observed.is_lost(reason));
     }
 
@@ -272,7 +272,7 @@ impl Drop for Holding {
 }
 
 impl ObservedHold {
-    fn is_lost(&self, reason: LossReason) {
+    fn is_lost(&self, reason: &LossReason) {
         meters::lost(&self.subject, reason.as_str());
         self.span.lost(&self.subject, reason.as_str());
     }
@@ -290,7 +290,7 @@ impl ObservedHold {
             }
             Ended::HandedOn => "handed_on",
             Ended::Lost(reason) => {
-                self.is_lost(reason);
+                self.is_lost(&reason);
                 reason.as_str()
             }
         };

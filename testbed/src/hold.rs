@@ -75,6 +75,10 @@ pub async fn release(taken: Result<LockGuard, Error>) {
     guard.unlock().await.expect("it is held");
 }
 
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "callers write the reason down"
+)]
 pub fn assert_lost(error: &Error, why: LossReason) {
     assert!(
         matches!(error, Error::Lost { reason, .. } if *reason == why),

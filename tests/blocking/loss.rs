@@ -37,7 +37,7 @@ pub(crate) fn another_thread_learns_of_the_loss(bed: &Bed) {
 pub(crate) fn an_unlock_after_a_loss_says_so(bed: &Bed) {
     let (client, other) = (bed.blocking_client(), bed.blocking_client());
     let guard = client.lock("x").lock().unwrap();
-    assert!(other.lock("x").force_unlock().unwrap());
+    assert!(other.lock("x").force_unlock("a test").unwrap());
     let theirs = other.lock("x").try_lock_now(Lease::Renewed).unwrap();
     assert!(matches!(guard.unlock(), Err(Error::Lost { .. })));
     assert!(bed.exists("x"), "the other's hold is untouched");

@@ -106,7 +106,7 @@ pub(crate) fn a_question_ends_within_its_bound(bed: &Bed) {
             ("locks", |client| client.locks("*").map(drop)),
             ("deadlocks", |client| client.deadlocks().map(drop)),
             ("force_unlock", |client| {
-                client.lock("x").force_unlock().map(drop)
+                client.lock("x").force_unlock("a test").map(drop)
             }),
             ("count_down", |client| {
                 client.count_down_latch("l").count_down().map(drop)

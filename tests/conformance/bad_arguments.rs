@@ -105,7 +105,10 @@ async fn ask(told: &mut Told, client: &Client, name: &str) {
             lock.remaining_lease().await,
         );
         told.note(&format!("{kind}.holder"), lock.holder().await);
-        told.note(&format!("{kind}.force_unlock"), lock.force_unlock().await);
+        told.note(
+            &format!("{kind}.force_unlock"),
+            lock.force_unlock("a test").await,
+        );
     }
     ask_semaphores(told, client, name).await;
     let latch = client.count_down_latch(name);
@@ -249,7 +252,7 @@ pub(crate) async fn one_bad_member_refuses_all(bed: Bed) {
         told.note("try_lock", lock.try_lock(NOW, Lease::Renewed).await);
         told.note("lock", lock.lock().await);
         told.note("is_locked", lock.is_locked().await);
-        told.note("force_unlock", lock.force_unlock().await);
+        told.note("force_unlock", lock.force_unlock("a test").await);
         told.all(|error| matches!(error, Error::Config(_)));
     }
     for client in [&client, &two, &three] {

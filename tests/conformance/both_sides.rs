@@ -112,7 +112,7 @@ pub(crate) async fn a_writer_that_reads_is_not_handed_on(bed: Bed) {
     writing.forget();
     reading.unlock().await.unwrap();
     assert_eq!(bed.command(&["HGET", "x", "mode"]), "write");
-    assert!(lock.write().force_unlock().await.unwrap());
+    assert!(lock.write().force_unlock("a test").await.unwrap());
     nothing_is_left(&bed).await;
 }
 
@@ -181,7 +181,7 @@ pub(crate) async fn a_writer_re_enters_and_readers_follow(bed: Bed) {
     assert!(
         !one.read_write_lock("x")
             .read()
-            .force_unlock()
+            .force_unlock("a test")
             .await
             .unwrap()
     );

@@ -402,7 +402,7 @@ pub(crate) async fn a_waiter_hears_of_every_kind_of_end(bed: Bed) {
         match end {
             "unlock" => guard.unlock().await.unwrap(),
             "drop" => drop(guard),
-            "force" => assert!(held.force_unlock().await.unwrap()),
+            "force" => assert!(held.force_unlock("a test").await.unwrap()),
             _ => a.shutdown(ms(1000)).await.unwrap(),
         }
         let (done, took) = timed(end, waiter).await;

@@ -135,7 +135,7 @@ pub(crate) async fn two_processes_are_named_with_both_purposes(bed: Bed) {
     );
     // An operator ends it.
     let lock = observer.lock("a");
-    assert!(lock.force_unlock_of(&first.owner).await.unwrap());
+    assert!(lock.force_unlock_of(&first.owner, "a test").await.unwrap());
     tasks.end().await;
     assert_eq!(found(&observer).await, []);
     eventually("nothing is said any more", async || !bed.exists(KEY)).await;

@@ -171,7 +171,7 @@ async fn a_late_call_of_a_lost_hold_takes_nothing() {
             };
             let (guard, broken) = tokio::join!(taking, broken);
             let guard = guard.unwrap();
-            lose(&testbed, &guard, reason).await;
+            lose(&testbed, &guard, reason.clone()).await;
             let what = format!("{reason:?}");
             came += u32::from(testbed.came_late(&what, broken + LATE + UNDONE).await);
         }

@@ -352,7 +352,7 @@ pub(crate) async fn a_forced_release_notifies_the_head_of_the_queue(bed: Bed) {
     let guard = one.fair_lock("x").lock().await.unwrap();
     let (first, second) = (queued(&bed, &one).await, queued(&bed, &other).await);
     eventually("the head listens", async || one.stats().subscriptions == 1).await;
-    assert!(other.fair_lock("x").force_unlock().await.unwrap());
+    assert!(other.fair_lock("x").force_unlock("a test").await.unwrap());
     let (next, took) = served("the head", first).await;
     assert!(took < bed.late(100), "before a beat: {took:?}");
     eventually("by the message, not by a beat", async || {

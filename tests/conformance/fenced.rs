@@ -108,7 +108,7 @@ pub(crate) async fn the_counter_outlives_every_end_of_a_hold(bed: Bed) {
     let (one, other) = (bed.client().await, bed.client().await);
     let token = |guard: &leasehold::LockGuard| guard.token().expect("a fenced lock").value();
     let guard = one.fenced_lock("x").lock().await.unwrap();
-    assert!(other.fenced_lock("x").force_unlock().await.unwrap());
+    assert!(other.fenced_lock("x").force_unlock("a test").await.unwrap());
     drop(guard);
     // Long enough that the reply arrives before the lease ends; otherwise the waiter asks again.
     let brief = Lease::Fixed(bed.lease(300));

@@ -13,7 +13,7 @@ pub(crate) async fn a_free_lock_looks_free(bed: Bed) {
     assert!(!lock.is_locked().await.unwrap());
     assert_eq!(lock.remaining_lease().await.unwrap(), None);
     assert_eq!(lock.holder().await.unwrap(), None);
-    assert!(!lock.force_unlock().await.unwrap());
+    assert!(!lock.force_unlock("a test").await.unwrap());
 }
 
 pub(crate) async fn a_held_lock_shows_its_holder(bed: Bed) {

@@ -248,7 +248,9 @@ leasehold_testbed::behaviours! {
     }
     forced {
         its_holder_is_told_at_once,
+        a_reason_is_short_and_printable,
         a_message_alone_ends_nothing,
+        what_a_message_said_is_forgotten_with_the_answer,
         short_holds_pay_nothing,
         only_the_given_owner_is_forced,
         the_other_readers_go_on,

@@ -420,7 +420,7 @@ pub(crate) async fn sets_that_make_no_sense_are_refused(bed: Bed) {
             set.lock().await.err(),
             set.try_lock_now(Lease::Fixed(ms(100))).await.err(),
             set.is_locked().await.err(),
-            set.force_unlock().await.err(),
+            set.force_unlock("a test").await.err(),
         ];
         for error in refused {
             let error = error.expect("refused");

@@ -283,7 +283,7 @@ pub(crate) async fn a_member_that_is_lost_does_not_count_for_the_deadline(bed: B
         longer.push(member.try_lock_now(Lease::Fixed(ms(60_000))).await.unwrap());
     }
     assert!(guard.deadline() > Instant::now() + ms(40_000));
-    assert!(client.lock("a").force_unlock().await.unwrap());
+    assert!(client.lock("a").force_unlock("a test").await.unwrap());
     assert!(
         longer[0].extend(ms(90_000)).await.is_err(),
         "that one is lost"

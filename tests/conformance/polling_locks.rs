@@ -120,7 +120,7 @@ pub(crate) async fn a_spin_lock_publishes_its_release(bed: Bed) {
         match end {
             "unlock" => guard.unlock().await.unwrap(),
             "drop" => drop(guard),
-            _ => assert!(held.force_unlock().await.unwrap()),
+            _ => assert!(held.force_unlock("a test").await.unwrap()),
         }
         let (guard, took) = timed(end, taking).await;
         assert!(

@@ -152,7 +152,7 @@ pub(crate) async fn a_queue_with_a_thread_of_redisson_stays(bed: Bed) {
                 guards.push(guard);
             }
             "forced" => {
-                assert!(other.fair_lock("x").force_unlock().await.unwrap());
+                assert!(other.fair_lock("x").force_unlock("a test").await.unwrap());
                 guards.push(served("granted", waiter).await.0);
             }
             _ => {

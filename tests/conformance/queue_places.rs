@@ -436,7 +436,7 @@ pub(crate) async fn a_redisson_thread_behind_dead_waiters_is_notified(bed: Bed) 
             _ => {
                 sleep(dies_in).await;
                 if way == "a forced release" {
-                    assert!(!lock.force_unlock().await.unwrap());
+                    assert!(!lock.force_unlock("a test").await.unwrap());
                 } else if way == "a leaver" {
                     behind.take().expect("queued").abort();
                 } else {

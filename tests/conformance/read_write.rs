@@ -259,17 +259,23 @@ pub(crate) async fn a_side_is_forced_without_the_other(bed: Bed) {
     let (one, other) = (bed.client().await, bed.client_without_polls().await);
     let seen = other.read_write_lock("x");
     let reading = read(&one, Lease::Renewed).await.unwrap();
-    assert!(!seen.write().force_unlock().await.unwrap(), "nobody writes");
+    assert!(
+        !seen.write().force_unlock("a test").await.unwrap(),
+        "nobody writes"
+    );
     assert!(seen.read().is_locked().await.unwrap());
     let late = writer(&other);
     listens(&other).await;
-    assert!(seen.read().force_unlock().await.unwrap());
+    assert!(seen.read().force_unlock("a test").await.unwrap());
     let (writing, took) = timed("a forced release wakes", late).await;
     assert!(took < bed.late(500), "{took:?}");
     assert!(matches!(reading.unlock().await, Err(Error::Lost { .. })));
-    assert!(!seen.read().force_unlock().await.unwrap(), "nobody reads");
+    assert!(
+        !seen.read().force_unlock("a test").await.unwrap(),
+        "nobody reads"
+    );
     assert!(seen.write().is_locked().await.unwrap());
-    assert!(seen.write().force_unlock().await.unwrap());
+    assert!(seen.write().force_unlock("a test").await.unwrap());
     assert!(matches!(
         writing.unwrap().unwrap().unlock().await,
         Err(Error::Lost { .. })

@@ -22,7 +22,7 @@ pub(crate) async fn bad_names_are_refused_before_anything_is_sent(bed: Bed) {
             lock.try_lock_now(Lease::Fixed(ms(100))).await.unwrap_err(),
             lock.acquire().await.unwrap_err(),
             lock.is_locked().await.unwrap_err(),
-            lock.force_unlock().await.unwrap_err(),
+            lock.force_unlock("a test").await.unwrap_err(),
         ] {
             assert!(
                 matches!(&error, Error::Config(ConfigError::Name { .. })),
@@ -169,7 +169,7 @@ pub(crate) async fn a_forced_release_deletes_no_data(bed: Bed) {
             "string"
         };
         for key in ["list", other] {
-            let forced = kind.lock(&client, key).force_unlock().await;
+            let forced = kind.lock(&client, key).force_unlock("a test").await;
             let refused = matches!(forced, Err(Error::Protocol { .. }));
             assert!(refused, "{} {key}: {forced:?}", kind.name);
             assert!(bed.exists(key), "{} {key}", kind.name);

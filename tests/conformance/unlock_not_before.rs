@@ -354,9 +354,9 @@ pub(crate) async fn a_forced_release_frees_it_at_once(bed: Bed) {
     let client = bed.client().await;
     let lock = client.lock("x");
     take(&lock, ms(60_000)).await.unlock().await.unwrap();
-    assert!(lock.force_unlock().await.unwrap());
+    assert!(lock.force_unlock("a test").await.unwrap());
     let guard = take(&lock, ms(60_000)).await;
-    assert!(lock.force_unlock().await.unwrap());
+    assert!(lock.force_unlock("a test").await.unwrap());
     assert!(matches!(guard.unlock().await, Err(Error::Lost { .. })));
     assert!(!bed.exists("x"));
 }

@@ -110,7 +110,7 @@ pub(crate) async fn a_description_lasts_as_long_as_the_renewals(bed: Bed) {
     );
     // Without its lock, a description means nothing.
     bed.command(&["DEL", "x"]);
-    let _ = timed("lost", guard.ended()).await;
+    timed("lost", guard.ended()).await;
     bed.until_gone(&key("x")).await;
 }
 

@@ -32,7 +32,7 @@ fn bad_names_are_refused_unsent_with_value_and_limit() {
                 lock.is_locked().await.map(drop),
                 lock.remaining_lease().await.map(drop),
                 lock.holder().await.map(drop),
-                lock.force_unlock().await.map(drop),
+                lock.force_unlock("a test").await.map(drop),
             ];
             for outcome in outcomes {
                 let Err(Error::Config(error @ ConfigError::Name { .. })) = outcome else {

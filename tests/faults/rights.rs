@@ -74,7 +74,11 @@ async fn everything(a: &Client, b: &Client, outside: &mut Outside) -> Result<(),
         !listed.array().is_empty()
     })
     .await;
-    assert!(b.lock("orders:2").force_unlock_of(forced.owner()).await?);
+    assert!(
+        b.lock("orders:2")
+            .force_unlock_of(forced.owner(), "a test")
+            .await?
+    );
     forced.ended().await;
     Ok(())
 }
@@ -100,7 +104,7 @@ async fn contend(
     unlocked?;
     taken?.unlock().await?;
     let forced = held.lock().await?;
-    assert!(wanted.force_unlock().await?);
+    assert!(wanted.force_unlock("a test").await?);
     drop(forced);
     Ok(())
 }
@@ -159,7 +163,11 @@ async fn count(a: &Client, b: &Client) -> Result<(), Error> {
     assert!(ours.try_set_permits(1).await?);
     let permit = ours.acquire(1).await?;
     let owner = permit.guard().map(|guard| guard.owner().to_owned());
-    assert!(theirs.force_release_of(&owner.unwrap_or_default()).await?);
+    assert!(
+        theirs
+            .force_release_of(&owner.unwrap_or_default(), "a test")
+            .await?
+    );
     let permit = ours.acquire(1).await?;
     in_vain(theirs.try_acquire(1, ms(500)).await);
     assert_eq!(theirs.available().await?, 0);

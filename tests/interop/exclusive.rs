@@ -150,7 +150,7 @@ pub(crate) async fn a_forced_release_is_noticed(kind: PairedKind) {
         "the next holder is not harmed"
     );
 
-    assert!(lock.force_unlock().await.expect("force_unlock"));
+    assert!(lock.force_unlock("a test").await.expect("force_unlock"));
     let guard = lock.try_lock(NOW, Lease::Renewed).await.expect("free");
     let refused = harness
         .java

@@ -155,7 +155,7 @@ async fn multi_holders_notice_a_forced_release_of_one_member() {
         harness
             .client
             .lock("b")
-            .force_unlock()
+            .force_unlock("a test")
             .await
             .expect("force_unlock")
     );

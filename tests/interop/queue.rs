@@ -308,7 +308,7 @@ async fn a_thread_behind_a_dead_task_is_notified_when_the_free_lock_is_forced() 
     // This is the point of the test: the dead waiter has used up its claim.
     sleep(LONG).await;
     assert!(
-        !door.force_unlock().await.expect("force_unlock"),
+        !door.force_unlock("a test").await.expect("force_unlock"),
         "nobody holds it"
     );
     line.served_in_order().await;

@@ -353,10 +353,19 @@ async fn readers_and_writers_notice_a_forced_release() {
     );
 
     assert!(
-        !lock.read().force_unlock().await.expect("force_unlock"),
+        !lock
+            .read()
+            .force_unlock("a test")
+            .await
+            .expect("force_unlock"),
         "nobody reads"
     );
-    assert!(lock.write().force_unlock().await.expect("force_unlock"));
+    assert!(
+        lock.write()
+            .force_unlock("a test")
+            .await
+            .expect("force_unlock")
+    );
     let writing = lock
         .write()
         .try_lock(NOW, Lease::Renewed)
@@ -371,7 +380,12 @@ async fn readers_and_writers_notice_a_forced_release() {
     harness.java.lock("a", READ, None).await;
     soon("a rust writer notices", lost(&writing)).await;
     drop(writing);
-    assert!(lock.read().force_unlock().await.expect("force_unlock"));
+    assert!(
+        lock.read()
+            .force_unlock("a test")
+            .await
+            .expect("force_unlock")
+    );
     harness.java.unlock("a", READ).await.expect_err("a lost it");
 }
 

@@ -319,7 +319,7 @@ async fn red_holders_notice_that_a_majority_lost_their_lock() {
     guard.unlock().await.expect("unlock");
 
     several.java.lock("a", RED, None).await;
-    assert!(lock.force_unlock().await.expect("force_unlock"));
+    assert!(lock.force_unlock("a test").await.expect("force_unlock"));
     assert_eq!(several.holding(), 0);
     assert!(!several.java.is_held("a", RED).await);
 }

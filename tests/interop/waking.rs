@@ -136,7 +136,7 @@ async fn a_thread_wakes_when_we_force_its_lock_open() {
         harness
             .client
             .lock("forced")
-            .force_unlock()
+            .force_unlock("a test")
             .await
             .expect("force_unlock")
     );

@@ -176,7 +176,7 @@ async fn laravels_lock_for_ever_ends_by_a_forced_release() {
     shop.command(&["DEL", &shop.key]);
     take_and_release(&shop.lock).await;
     assert_eq!(shop.command(&["SETNX", &shop.key, LARAVEL]).int(), 1);
-    assert!(shop.lock.force_unlock().await.unwrap());
+    assert!(shop.lock.force_unlock("a test").await.unwrap());
     assert!(shop.set(LARAVEL, &TEN));
 }
 

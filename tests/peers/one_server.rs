@@ -204,7 +204,7 @@ async fn each_is_freed_by_its_expiry(library: Library) {
 async fn a_late_call_affects_nobody(library: Library) {
     let both = both(library, LONG).await;
     assert!(both.peer.is("try it").await);
-    assert!(both.lock.force_unlock().await.unwrap());
+    assert!(both.lock.force_unlock("a test").await.unwrap());
     let guard = both.lock.try_lock(ONCE, Lease::Renewed).await.unwrap();
     assert!(!both.peer.is("extend it 1").await);
     assert!(!both.peer.is("release it").await);

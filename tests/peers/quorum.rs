@@ -193,7 +193,7 @@ async fn each_is_freed_by_its_expiry(library: Library, number: usize) {
 async fn a_late_call_affects_nobody(library: Library, number: usize) {
     let both = both(library, start(number), LONG).await;
     assert!(both.peer.is("try it").await);
-    assert!(both.lock.force_unlock().await.unwrap());
+    assert!(both.lock.force_unlock("a test").await.unwrap());
     let guard = soon("free", both.lock.lock()).await.unwrap();
     assert!(!both.peer.is("extend it 50000").await);
     assert!(!both.peer.is("release it").await);

@@ -36,7 +36,7 @@ async fn pythons_extensions_are_respected() {
     assert!(both.peer.is("reacquire it").await);
     assert!(both.left() <= 5000);
     both.refused().await;
-    assert!(both.lock.force_unlock().await.unwrap());
+    assert!(both.lock.force_unlock("a test").await.unwrap());
     for command in ["add it 1000", "reacquire it", "give_back it"] {
         let raised = both.peer.ask(command).await.unwrap_err();
         assert!(raised.is("LockNotOwnedError"), "{command}: {raised:?}");

@@ -239,7 +239,11 @@ async fn force(cell: Cell) -> Outcome {
     let (client, other) = (cell.client().await?, cell.client().await?);
     let guard = cell.lock(&client).lock().await.map_err(said)?;
     sleep(cell.backend.lease()).await;
-    let freed = cell.lock(&other).force_unlock().await.map_err(said)?;
+    let freed = cell
+        .lock(&other)
+        .force_unlock("a test")
+        .await
+        .map_err(said)?;
     ensure(freed, "nothing was freed")?;
     let noticed = timeout(cell.backend.lease() * 2, guard.ended()).await;
     ensure(noticed.is_ok(), "the holder does not notice")?;

@@ -68,7 +68,13 @@ async fn a_forced_release_lets_a_waiter_in() {
     let refused = || ours.0.iter().any(|client| client.stats().timed_out > 0);
     eventually("refused", async || refused()).await;
     assert!(!waits.is_finished());
-    assert!(theirs.0[1].string_lock(NAME).force_unlock().await.unwrap());
+    assert!(
+        theirs.0[1]
+            .string_lock(NAME)
+            .force_unlock("a test")
+            .await
+            .unwrap()
+    );
     take_turn("two of three are free", waits).await;
 }
 

@@ -56,7 +56,7 @@ fn metrics_have_one_name_however_the_exporter_is_set() {
 #[test]
 fn counters_of_losses_begin_at_zero() {
     let scraped = scraped(PrometheusBuilder::new());
-    for reason in ["expired", "gone", "max_hold", "closed"] {
+    for reason in ["expired", "gone", "forced", "max_hold", "closed"] {
         let is_it = |line: &&str| {
             line.starts_with("leasehold_losses_total{")
                 && line.contains(&format!("reason=\"{reason}\""))

@@ -10,32 +10,34 @@ use crate::arguments::RunArguments;
 const NAME_MAX: usize = 64;
 const PURPOSE_MAX: usize = 256;
 
+/// The name of a client that nobody has named.
+pub(crate) fn user_at_host() -> String {
+    let user = User::from_uid(Uid::effective())
+        .ok()
+        .flatten()
+        .map(|user| user.name);
+    let host = gethostname().ok().and_then(|host| host.into_string().ok());
+    let name = [user, host]
+        .into_iter()
+        .flatten()
+        .collect::<Vec<_>>()
+        .join("@");
+    let name: String = name
+        .chars()
+        .filter(char::is_ascii_graphic)
+        .take(NAME_MAX)
+        .collect();
+    if name.is_empty() {
+        "leasehold".to_owned()
+    } else {
+        name
+    }
+}
+
 impl RunArguments {
     /// The given holder, or else `user@host`.
     pub(super) fn client_name(&self) -> String {
-        if let Some(holder) = &self.holder {
-            return holder.clone();
-        }
-        let user = User::from_uid(Uid::effective())
-            .ok()
-            .flatten()
-            .map(|user| user.name);
-        let host = gethostname().ok().and_then(|host| host.into_string().ok());
-        let name = [user, host]
-            .into_iter()
-            .flatten()
-            .collect::<Vec<_>>()
-            .join("@");
-        let name: String = name
-            .chars()
-            .filter(char::is_ascii_graphic)
-            .take(NAME_MAX)
-            .collect();
-        if name.is_empty() {
-            "leasehold".to_owned()
-        } else {
-            name
-        }
+        self.holder.clone().unwrap_or_else(user_at_host)
     }
 
     /// The given purpose, or else the name of the command. Without its arguments, because they may contain a password.

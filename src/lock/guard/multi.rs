@@ -99,7 +99,7 @@ impl MultiGuard {
     pub(crate) fn loss(&self) -> Option<LossReason> {
         let lost: Vec<_> = self.guards.iter().filter_map(LockGuard::loss).collect();
         let spare = self.guards.len() - self.required;
-        lost.get(spare).copied()
+        lost.into_iter().nth(spare)
     }
 
     /// Resolves when too few members are left, with the end of the one that was needed. A member may end alone, because

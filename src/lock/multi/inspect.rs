@@ -50,8 +50,8 @@ impl MultiLock {
             .find(|holder| Some(holder.holds) == agreed))
     }
 
-    pub(crate) async fn force_unlock(&self) -> Result<bool, Error> {
-        let seen = self.ask_members(Lock::force_unlock).await?;
+    pub(crate) async fn force_unlock(&self, reason: &str) -> Result<bool, Error> {
+        let seen = self.ask_members(|lock| lock.force_unlock(reason)).await?;
         Ok(seen.contains(&true))
     }
 

@@ -4,8 +4,8 @@
 -- ARGV[1]  channel   where added permits are published
 -- ARGV[2]  publish   PUBLISH or SPUBLISH
 -- ARGV[3]  ids       ids, 32 hex digits each
--- ARGV[4]  all       integer: 1 releases all of them or none and tells their clients, for a caller that knows the ids and
---                    need not be the holder; 0 releases those that are still held
+-- ARGV[4]  note      who releases them and why, each on a line: releases all of them or none and tells their clients, for
+--                    a caller that knows the ids and need not be the holder; empty: releases those that are still held
 -- Returns  nil       nothing was released
 --          integer   released; how many subscribers received the message
 -- Idempotent: an id is never used again.
@@ -13,7 +13,7 @@
 -- available permits.
 local name, held, ids = KEYS[1], KEYS[2], ids_of(ARGV[3])
 purge(name, held, ARGV[1], ARGV[2], now_ms())
-if ARGV[4] == '1' then
+if ARGV[4] ~= '' then
   for _, id in ipairs(ids) do
     if not redis.call('zscore', held, id) then
       return nil
@@ -28,7 +28,7 @@ if back == 0 then
   return nil
 end
 local receivers = give_back(name, back, ARGV[1], ARGV[2])
-if ARGV[4] == '1' then
-  tell_holders(ARGV[3], name)
+if ARGV[4] ~= '' then
+  tell_holders(ARGV[3], name, ARGV[4])
 end
 return receivers

@@ -5,6 +5,7 @@
 -- ARGV[1]  channel   where waiters listen
 -- ARGV[2]  publish   PUBLISH or SPUBLISH
 -- ARGV[3]  owner     field name
+-- ARGV[4]  note      who frees it and why, each on a line, for the holder
 -- If the server refuses undeclared keys, all other readers count as alive, and the keys of a thread's other holds stay
 -- until they expire.
 -- Returns  1 if they were ended, 0 if nobody holds the read side, -1 if only other owners hold it
@@ -28,5 +29,5 @@ if not readers_left(key, prefix, ended_ms) then
   redis.call('del', key)
   redis.pcall(ARGV[2], ARGV[1], '0')
 end
-tell_clients({ owner }, key)
+tell_clients({ owner }, key, ARGV[4])
 return 1

@@ -1,10 +1,11 @@
 //! The instant until which this client may rely on a hold, and whether the servers confirm the hold.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::terms::{Clocks, HoldTerms};
 use crate::clock::Moment;
-use crate::lease::LossReason;
+use crate::lease::{ForcedRelease, LossReason};
 use crate::session::calls::reclaim::SessionEnd;
 
 /// How long a hold lasts before a lease that was begun by a release is renewed. Most holds end before.
@@ -29,6 +30,8 @@ pub(super) struct Deadline {
     /// A call that is sent after this instant must confirm the hold: another server serves the key,
     /// the server was out of reach, or a message says that the hold was ended.
     unverified: Option<Moment>,
+    /// What that message said. If the hold turns out to be there, another hold was meant.
+    forced: Option<Arc<ForcedRelease>>,
 }
 
 impl Deadline {
@@ -43,6 +46,7 @@ impl Deadline {
             clocks: terms.clocks,
             uncertain: false,
             unverified: None,
+            forced: None,
         }
     }
 
@@ -134,7 +138,7 @@ impl Deadline {
         // earlier one.
         let verified = self.unverified.is_none_or(|since| sent >= since);
         if verified {
-            self.unverified = None;
+            (self.unverified, self.forced) = (None, None);
         }
         verified && std::mem::take(&mut self.uncertain)
     }
@@ -153,8 +157,17 @@ impl Deadline {
     }
 
     /// Redis may have ended the hold before this instant.
-    pub(super) fn ask_again(&mut self, now: Moment) {
+    pub(super) fn ask_again(&mut self, now: Moment, forced: Option<&Arc<ForcedRelease>>) {
         self.unverified = Some(now);
+        if let Some(forced) = forced {
+            self.forced = Some(forced.clone());
+        }
+    }
+
+    /// The reason, if Redis does not have the hold any more.
+    pub(super) fn gone(&self) -> LossReason {
+        let forced = self.forced.clone();
+        forced.map_or(LossReason::Gone, LossReason::Forced)
     }
 
     /// Another server serves the key now. True if the hold was certain until now.

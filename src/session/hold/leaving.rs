@@ -60,13 +60,16 @@ impl Hold {
     }
 
     /// Marks the hold as lost. True for the first caller only.
-    pub(crate) fn lose(&self, reason: LossReason) -> bool {
+    pub(crate) fn lose(&self, mut reason: LossReason) -> bool {
         {
             let mut state = self.state.lock();
             if !state.phase.is_live() {
                 return false;
             }
-            state.phase = Phase::Lost(reason);
+            if reason == LossReason::Gone {
+                reason = state.deadline.gone();
+            }
+            state.phase = Phase::Lost(reason.clone());
         }
         self.ends(Ended::Lost(reason));
         true
@@ -100,8 +103,10 @@ impl Hold {
     }
 
     /// The release found nothing: the hold had been lost before without this client knowing.
-    pub(crate) fn was_gone(&self) {
-        self.observer.is_lost(LossReason::Gone);
+    pub(crate) fn was_gone(&self) -> LossReason {
+        let reason = self.state.lock().deadline.gone();
+        self.observer.is_lost(&reason);
+        reason
     }
 
     /// The next hold owns the field now.

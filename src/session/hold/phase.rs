@@ -68,7 +68,7 @@ impl Phase {
     pub(super) fn ended(&self) -> Option<Ended> {
         match self {
             Phase::Live { .. } => None,
-            Phase::Lost(reason) => Some(Ended::Lost(*reason)),
+            Phase::Lost(reason) => Some(Ended::Lost(reason.clone())),
             Phase::Leaving(_) | Phase::Released(_) => Some(Ended::Released),
             Phase::HandedOn => Some(Ended::HandedOn),
         }

@@ -1,11 +1,13 @@
 //! What the watchdog does with a hold.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use super::{Duty, Hold, VERIFICATION};
 use crate::clock::Moment;
+use crate::lease::ForcedRelease;
 
 impl Hold {
     /// A message said that a release has granted it for this long, which began no earlier than `since`.
@@ -93,8 +95,9 @@ impl Hold {
 
     /// Somebody may have ended the hold by force, or the server may have lost it while it was out of reach. It stays
     /// as certain as it is, because nothing says that it is lost: Redis is asked at once.
-    pub(crate) fn ask_again(&self) {
-        self.state.lock().deadline.ask_again(self.clock.now());
+    pub(crate) fn ask_again(&self, forced: Option<&Arc<ForcedRelease>>) {
+        let now = self.clock.now();
+        self.state.lock().deadline.ask_again(now, forced);
     }
 
     pub(crate) fn report_uncertain(&self) {

@@ -30,6 +30,7 @@ use tokio::time::Instant;
 
 use super::Holds;
 use super::release::under_way::{ReleaseUnderWay, ReleasesOfKey, ReleasesUnderWay};
+use crate::lease::ForcedRelease;
 use crate::protocol::resource::Resource;
 use crate::session::caller::Caller;
 use crate::session::hold::{Duty, Hold};
@@ -228,18 +229,18 @@ impl Watchdog {
     /// The server of these keys is reachable again. It may have lost its data without a change of its identity, or may
     /// not have told its identity. So each hold there is verified at once.
     pub(crate) fn verify_at_once(&self, concerns: &dyn Fn(&str) -> bool) {
-        self.ask_again_about(&self.concerned(concerns));
+        self.ask_again_about(&self.concerned(concerns), None);
     }
 
     /// Somebody may have ended the holds under a key by force: ask at once.
-    pub(crate) fn ask_again(&self, key: &str) {
+    pub(crate) fn ask_again(&self, key: &str, release: &Arc<ForcedRelease>) {
         let holds: Vec<_> = self.table.lock().under(key).cloned().collect();
-        self.ask_again_about(&holds);
+        self.ask_again_about(&holds, Some(release));
     }
 
-    fn ask_again_about(&self, holds: &[Arc<Hold>]) {
+    fn ask_again_about(&self, holds: &[Arc<Hold>], forced: Option<&Arc<ForcedRelease>>) {
         for hold in holds {
-            hold.ask_again();
+            hold.ask_again(forced);
         }
         self.arm_all(holds);
     }

@@ -171,8 +171,7 @@ impl Release {
                 (FreeFor::NOBODY, Ok(()))
             }
             Released::StillHeld | Released::Absent => {
-                holds.was_gone(hold);
-                let lost = Error::lost(&hold.resource.name, LossReason::Gone);
+                let lost = Error::lost(&hold.resource.name, holds.was_gone(hold));
                 hold.release_failed(lost.clone());
                 (FreeFor::NOBODY, Err(lost))
             }

@@ -131,7 +131,7 @@ impl Wild {
         self.notes(wanted, "forces it open");
         self.asks();
         self.ledger.begins_to_force(wanted.name);
-        let forced = wanted.lock.side(wanted.side).force_unlock().await;
+        let forced = wanted.lock.side(wanted.side).force_unlock("a test").await;
         self.notes(wanted, &format!("forced it: {forced:?}"));
         if forced.is_err() && matches!(self.plan.weather, Weather::Storm | Weather::Lossy) {
             // The call may run late: a paused server executes it when it resumes.

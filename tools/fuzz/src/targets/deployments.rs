@@ -71,7 +71,7 @@ async fn ask(client: &Client, choice: u8) -> std::result::Result<(), Error> {
             lock.is_locked().await?;
             lock.holder().await?;
             lock.remaining_lease().await?;
-            return lock.force_unlock().await.map(drop);
+            return lock.force_unlock("a test").await.map(drop);
         }
     };
     let lease = if choice.is_multiple_of(2) {

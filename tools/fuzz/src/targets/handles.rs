@@ -166,7 +166,7 @@ async fn foreign(u: &mut Unstructured<'_>, redis: &EmbeddedRedis, client: &Clien
     drop(within(secs(9), "remaining_lease", lock.remaining_lease()).await);
     drop(within(secs(9), "restore", lock.restore(&field)).await);
     drop(within(secs(9), "locks", client.locks("*")).await);
-    drop(within(secs(9), "force_unlock", lock.force_unlock()).await);
+    drop(within(secs(9), "force_unlock", lock.force_unlock("a test")).await);
     Ok(())
 }
 

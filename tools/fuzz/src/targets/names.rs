@@ -105,7 +105,7 @@ async fn others(client: &Client, choice: u8, name: &str) -> std::result::Result<
             let lock = client.lock(name);
             lock.is_locked().await?;
             lock.holder().await?;
-            lock.force_unlock().await.map(drop)
+            lock.force_unlock("a test").await.map(drop)
         }
     }
 }
