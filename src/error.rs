@@ -1,6 +1,7 @@
 //! The error type of all methods.
 
 mod config;
+mod refused;
 mod unmet;
 
 use std::fmt;
@@ -12,6 +13,8 @@ use crate::holder::Holder;
 use crate::lease::LossReason;
 
 pub use config::ConfigError;
+pub use refused::Refused;
+pub(crate) use refused::with_command;
 pub use unmet::Unmet;
 
 use unmet::list;
@@ -60,7 +63,7 @@ pub enum Error {
             Some(holder) if !by_this_task => format!(", holder=`{holder}`"),
             _ => String::new(),
         },
-        if *no_expiry { ", the key has no expiry" } else { "" },
+        if *no_expiry { ", the key has no expiry, so it may be other data" } else { "" },
         match (by_this_task, by_this_client) {
             (true, _) => ", held by this task: use `guard.reenter()` or a section to take it again",
             (false, true) => ", held by this client, not by this task",
@@ -215,15 +218,17 @@ pub enum Error {
         /// Why the others did not answer: one cause for each, with its server. The message has the first three.
         causes: Box<[Cause]>,
     },
-    /// Redis refused the call, and retrying does not help: the key has another type, the user lacks a right,
-    /// the server is a cluster node, or it runs no scripts.
+    /// Redis refused the call, and retrying does not help: the password is wrong, the key has another type, the user
+    /// lacks a right, the server is a cluster node, or it runs no scripts.
     ///
     /// Nothing is held. If a script made changes before it was refused, they are being undone. An operator
-    /// must check the key, the rights of the user or the URL.
-    #[error("redis refused the call: name=`{name}`, detail=`{detail}`")]
+    /// must check the key, the rights of the user or the URL: the message says which.
+    #[error("{}", refused.message(name, detail))]
     Protocol {
         /// The lock, or the call.
         name: Arc<str>,
+        /// What was refused.
+        refused: Refused,
         /// The answer of Redis.
         detail: String,
     },
@@ -315,7 +320,11 @@ impl Error {
     pub(crate) fn cause(&self) -> String {
         match self {
             Error::Unavailable { cause, .. } | Error::Unknown { cause, .. } => cause.to_string(),
-            Error::Protocol { detail, .. } => detail.clone(),
+            Error::Protocol {
+                refused: Refused::Other,
+                detail,
+                ..
+            } => detail.clone(),
             other => other.to_string(),
         }
     }

@@ -150,7 +150,7 @@ use leasehold_transport as transport;
 use leasehold_transport::{sync, timer};
 
 pub use client::{Client, ClientBuilder};
-pub use error::{Cause, ConfigError, Error};
+pub use error::{Cause, ConfigError, Error, Refused};
 pub use fenced_value::FencedValue;
 pub use fencing::FencingToken;
 pub use latch::CountDownLatch;

@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 
-use leasehold::Error;
+use leasehold::{Error, Refused};
 
 /// Another owner held the lock for the whole wait.
 pub(crate) const NOT_ACQUIRED: u8 = 120;
@@ -57,7 +57,13 @@ impl From<Error> for Failure {
             error if error.is_retryable() => UNREACHABLE,
             _ => INTERNAL,
         };
-        Failure::new(code, error.to_string())
+        let mut text = error.to_string();
+        if let Error::Protocol { refused, .. } = &error
+            && matches!(refused, Refused::NoPassword | Refused::Login)
+        {
+            text += "; a password may also be in LEASEHOLD_PASSWORD or --password-file";
+        }
+        Failure::new(code, text)
     }
 }
 

@@ -184,9 +184,10 @@ async fn why_not(client: &Client, job: &RunArguments, error: Error) -> Failure {
         .flatten();
     match holder.filter(|holder| !holder.owner.starts_with(&client.id())) {
         Some(holder) => {
-            let left = holder.lease.map_or("without expiry".to_owned(), |left| {
-                format!("{} left of its lease", short(left))
-            });
+            let left = holder.lease.map_or(
+                "without expiry, so it may be other data".to_owned(),
+                |left| format!("{} left of its lease", short(left)),
+            );
             let text = format!(
                 "not acquired in time: `{}` is held by {holder}, {left}",
                 job.name

@@ -47,7 +47,45 @@ fn a_refusal_of_the_server_has_a_code_of_its_own() {
     bed.server.command(&["SET", "job", "data"]);
     let output = bed.output(&["run", "job", "--", "echo", "ran"]);
     assert_output(&output, 123, "");
-    assert!(stderr(&output).contains("WRONGTYPE"), "{}", stderr(&output));
+    let told = stderr(&output);
+    let what = "leasehold: `job` is a lock of another kind, or other data: ";
+    assert!(
+        told.starts_with(what) && told.contains("WRONGTYPE"),
+        "{told}"
+    );
+}
+
+#[test]
+fn a_refused_login_says_where_the_password_goes() {
+    let Some(bed) = Testbed::start() else { return };
+    bed.server
+        .command(&["CONFIG", "SET", "requirepass", "right"]);
+    let address = bed.server.address().to_string();
+    for (login, what) in [("", "wants a password"), (":wrong@", "does not accept")] {
+        let url = format!("redis://{login}{address}");
+        let output = bed.output(&["ls", "--url", &url]);
+        assert_output(&output, 123, "");
+        let told = stderr(&output);
+        let where_to = ["the URL", "LEASEHOLD_PASSWORD", "--password-file"];
+        assert!(
+            told.contains(what) && where_to.iter().all(|one| told.contains(one)),
+            "{told}"
+        );
+        assert!(
+            told.matches(&address).count() == 1 && !told.contains("wrong"),
+            "{told}"
+        );
+    }
+}
+
+#[test]
+fn a_server_that_cannot_be_reached_is_named_once() {
+    let Some(mut bed) = Testbed::start() else {
+        return;
+    };
+    bed.server.kill();
+    let told = stderr(&bed.output(&["ls"]));
+    assert_eq!(told.matches(&bed.server.url()).count(), 1, "{told}");
 }
 
 #[test]

@@ -105,7 +105,12 @@ impl ClientBuilder {
             servers: Servers::default(),
         };
         let url: Arc<str> = deployment.to_string().into();
-        let failed = |error| Error::from_call(&url, Duration::ZERO, error);
+        // The name says where already.
+        let whereto = format!("cannot connect to {url}:");
+        let failed = |error: CallError| {
+            let error = error.reworded(|text| text.replacen(&whereto, "cannot connect:", 1));
+            Error::from_call(&url, Duration::ZERO, error)
+        };
         let transport = Transport::connect(deployment, setup, if_unreachable).await;
         let transport = transport.map_err(failed)?;
         if let Some(reason) = transport.why_no_scripts() {

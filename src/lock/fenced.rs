@@ -5,7 +5,7 @@ use std::ops::Deref;
 
 use super::guard::{Guard, LockGuard, sealed::Sealed};
 use super::{FencedLock, HoldText, Lock};
-use crate::error::Error;
+use crate::error::{Error, Refused};
 use crate::fencing::FencingToken;
 
 /// To combine locks of several kinds. [`LockGuard::token`] of the guards still returns the token.
@@ -80,6 +80,7 @@ impl Guard for FencedGuard {
             Some(token) => Ok(FencedGuard { guard, token }),
             None => Err(Error::Protocol {
                 name: guard.name().into(),
+                refused: Refused::Other,
                 detail: "a fenced lock was granted without a token".into(),
             }),
         }

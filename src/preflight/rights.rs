@@ -193,7 +193,7 @@ pub(super) async fn ask(ask: Ask<'_>, needed: &NeededRights) -> Rights {
             return read(&questions, &answers, &needed.key);
         }
         Ok(_) => "unexpected reply".to_owned(),
-        Err(CallError::Refused(fault)) if fault.0.starts_with("NOPERM") => {
+        Err(CallError::Refused(fault)) if fault.is_missing_right() => {
             return Rights::Known {
                 missing: vec!["eval".to_owned()],
                 unusable: needed.uses.iter().copied().collect(),

@@ -22,7 +22,7 @@ use super::Settings;
 use super::options::checked_text;
 use crate::client_id::ClientId;
 use crate::clock::Moment;
-use crate::error::{ConfigError, Error};
+use crate::error::{ConfigError, Error, with_command};
 use crate::protocol::calls::{HeardBy, NewField};
 use crate::protocol::dispatch::Declared;
 use crate::protocol::forced;
@@ -112,7 +112,7 @@ impl Calls {
         call: Call,
     ) -> impl Future<Output = Result<Value, CallError>> {
         count(&self.counters.calls);
-        let sent = Instant::now();
+        let (sent, script) = (Instant::now(), call.script);
         let told = self.settings.telemetry.history.sends(&call);
         let (reply, meant) = match self.guarded(call) {
             Ok((call, meant)) => {
@@ -121,7 +121,10 @@ impl Calls {
             }
             Err(error) => (Either::Right(ready(Err(error))), None),
         };
-        reply.map(move |reply| {
+        reply.map(move |mut reply| {
+            if let Err(CallError::Refused(fault)) = &mut reply {
+                with_command(fault, script);
+            }
             let reply = match meant {
                 Some(meant) => self.sessions.checked(&meant, reply),
                 None => reply,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::error::{Cause, Error};
+use crate::error::{Cause, Error, Refused};
 use crate::protocol::Unexpected;
 use crate::transport::CallError;
 
@@ -23,6 +23,7 @@ impl Error {
             },
             CallError::Refused(fault) => Error::Protocol {
                 name,
+                refused: Refused::of(&fault),
                 detail: fault.0,
             },
             CallError::NotDurable {
@@ -42,6 +43,7 @@ impl Error {
         let detail = format!("a reply that no script gives: {:?}", reply.0);
         Error::Protocol {
             name: name.clone(),
+            refused: Refused::Other,
             detail,
         }
     }

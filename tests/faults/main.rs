@@ -47,6 +47,7 @@ mod preflight;
 mod process_ends;
 mod racing_ends;
 mod refusals;
+mod refused;
 mod resolver;
 mod restart;
 mod rights;

@@ -52,7 +52,8 @@ impl CallError {
     }
 
     /// The same error with another text.
-    pub(crate) fn reworded(self, words: impl FnOnce(String) -> String) -> Self {
+    #[must_use = "it returns the error"]
+    pub fn reworded(self, words: impl FnOnce(String) -> String) -> Self {
         match self {
             CallError::NotApplied(Fault(text)) => CallError::NotApplied(Fault(words(text))),
             CallError::Unknown(Fault(text)) => CallError::Unknown(Fault(words(text))),
@@ -88,9 +89,14 @@ impl Fault {
         is_cross_slot(&self.0)
     }
 
-    /// True if this user may not use the command, the key or the channel.
+    /// True if this user may not use the command, the key or the channel, or a script of this user.
     pub fn is_missing_right(&self) -> bool {
-        self.0.starts_with("NOPERM ")
+        // In a script: Redis 7.2 and later and Valkey, and those before.
+        let in_scripts = [
+            "ACL failure in script: ",
+            "The user executing the script can't ",
+        ];
+        self.0.starts_with("NOPERM ") || in_scripts.iter().any(|words| self.0.contains(words))
     }
 
     /// True if a script found a key of another type. Up to Redis 6.2, the text begins with the line

@@ -58,6 +58,28 @@ fn permanent_conditions_are_refused() {
     }
 }
 
+/// As Redis 6.2, 7.0 and 8.2 and Valkey say it. A user may get the right, so nothing about the server is learned.
+#[test]
+fn a_right_may_also_be_missing_in_a_script() {
+    for text in [
+        "NOPERM this user has no permissions to run the 'evalsha' command",
+        "NOPERM No permissions to access a key",
+        "ERR The user executing the script can't access at least one of the keys mentioned in the command arguments \
+         script: ecf4, on @user_script:1.",
+        "ERR ACL failure in script: No permissions to access a key script: ecf4, on @user_script:1.",
+        "ERR ACL failure in script: User ann has no permissions to run the 'set' command script: on @user_script:1.",
+        "ERR Error running script (call to f_d1bf): @user_script:1: @user_script: 1: The user executing the script \
+         can't run this command or subcommand",
+    ] {
+        let CallError::Refused(fault) = sort_error_reply(text) else {
+            panic!("{text}");
+        };
+        assert!(fault.is_missing_right(), "{text}");
+    }
+    let other = "ERR Script attempted to access a non local key in a cluster node";
+    assert!(!Fault(other.to_owned()).is_missing_right());
+}
+
 #[test]
 fn keys_of_several_slots_are_refused_in_two_ways() {
     for text in [

@@ -42,7 +42,9 @@ pub(super) fn with_key(reply: &Result<Value, String>) -> Option<Scripts> {
     match reply {
         Ok(_) => Some(Scripts::WithKeys),
         // The key belongs to another node, or the user may not use this one.
-        Err(text) if is_redirect(text) || text.starts_with("NOPERM ") => Some(Scripts::WithKeys),
+        Err(text) if is_redirect(text) || Fault(text.clone()).is_missing_right() => {
+            Some(Scripts::WithKeys)
+        }
         Err(text) if is_about_the_command(text) || refuses_our_scripts(text) => {
             Some(Scripts::None(Fault(text.clone())))
         }
