@@ -1,9 +1,11 @@
 //! The modes in which a command leaves the terminal: whether it echoes, waits for whole lines, translates line breaks.
 
 use leasehold_testbed::wait_until;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 
 use crate::pty::Pty;
-use crate::testbed::{LATE, PROGRAM, Testbed, await_line, runs};
+use crate::testbed::{LATE, PROGRAM, Testbed, await_line, runs, text};
 
 const CTRL_Z: &str = "\u{1a}";
 
@@ -162,6 +164,36 @@ fn the_terminal_comes_back_from_a_job_of_the_command() {
     shell.await_text("code 121.");
     assert_eq!(shell.modes(), before);
     assert!(runs(&job), "its group is not that of the command");
+    shell.send("a line\r");
+    shell.await_text("read a line.");
+}
+
+/// Nobody is left whom the system could name as the user of the terminal.
+#[test]
+fn the_terminal_comes_back_from_a_job_that_ended_with_the_command() {
+    let Some(bed) = Testbed::start() else { return };
+    let pids = bed.file("pids");
+    let job = format!("stty raw -echo; echo $$ >>{}; read x", pids.display());
+    let line = format!(
+        "JOB='{job}' \"$L\" run job -- sh -mc 'echo $PPID $$ >{}; sh -c \"$JOB\"; exit 1'",
+        pids.display()
+    );
+    let (mut shell, before) = script(&bed, &line);
+    wait_until("the job runs", LATE, || text(&pids).lines().count() == 2);
+    let written = text(&pids);
+    let pids: Vec<_> = written.split_whitespace().collect();
+    let send = |pid: &str, signal| {
+        kill(Pid::from_raw(pid.parse().expect("a pid")), signal).expect("running");
+    };
+    // The runner learns of both at once.
+    send(pids[0], Signal::SIGSTOP);
+    for pid in &pids[1..] {
+        send(pid, Signal::SIGKILL);
+        wait_until("it has ended", LATE, || !runs(pid));
+    }
+    send(pids[0], Signal::SIGCONT);
+    shell.await_text("code 137.");
+    assert_eq!(shell.modes(), before);
     shell.send("a line\r");
     shell.await_text("read a line.");
 }

@@ -111,11 +111,14 @@ impl Command {
         self.exit.is_some() && self.group.has_ended()
     }
 
-    /// Whether a group is that of the command, or of a job that the command has left behind.
-    pub(super) fn has_made(&self, group: Pid) -> bool {
+    /// Whether the foreground group of a terminal that the command has got is its own, or that of a job which the command
+    /// has left behind. Otherwise a shell has taken the terminal meanwhile.
+    pub(super) fn has_left(&self, foreground: Pid) -> bool {
         // Orphans of the command are children of this process.
         let is_orphan = |process: Process| process.parent == getpid();
-        group == self.group.id || Process::of(group).is_some_and(is_orphan)
+        foreground == self.group.id
+            || Process::of(foreground).is_some_and(is_orphan)
+            || killpg(foreground, None) == Err(Errno::ESRCH)
     }
 
     /// The signal that stopped the command. Returned once for each stop.

@@ -256,8 +256,8 @@ impl<'a> Supervisor<'a> {
         let Some(terminal) = &mut self.terminal else {
             return false;
         };
-        let foreground = terminal.foreground();
-        let has_terminal = foreground.is_some_and(|group| self.command.has_made(group));
+        let foreground = terminal.foreground().filter(|_| terminal.was_lent());
+        let has_terminal = foreground.is_some_and(|group| self.command.has_left(group));
         if has_terminal {
             terminal.take_back();
         }

@@ -33,6 +33,11 @@ impl Terminal {
         tcgetpgrp(&self.device).ok()
     }
 
+    /// Whether the command has ever got it.
+    pub(super) fn was_lent(&self) -> bool {
+        self.ours.is_some()
+    }
+
     /// Whether this process is in the foreground, that is, a shell did not start it with `&`.
     pub(super) fn is_ours(&self) -> bool {
         self.foreground() == Some(getpgrp())
