@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Client;
-use crate::error::{ConfigError, Error};
+use crate::error::Error;
 use crate::lease::Lease;
 use crate::protocol::Call;
 use crate::protocol::kept::{self, there};
@@ -12,14 +12,38 @@ use crate::protocol::kind::Kind;
 use crate::protocol::resource::Resource;
 
 impl Client {
-    /// The string at a key. 1 round trip. Cancel safe.
+    /// The string at a key.
+    ///
+    /// # Redis cost
+    ///
+    /// 1 round trip.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Lock::is_locked`](crate::Lock::is_locked).
     #[doc(hidden)]
     pub async fn kept(&self, key: &str) -> Result<Option<String>, Error> {
         self.ask_kept(key, kept::get).await
     }
 
-    /// Writes the string at a key for a time, unless there is one: returns the one that was there. 1 round trip. Cancel
-    /// safe: it is either written or not, and the same call may be made again.
+    /// Writes the string at a key for a time, unless there is one: returns the one that was there.
+    ///
+    /// # Redis cost
+    ///
+    /// 1 round trip.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe. It is either written or not, and the same call may be made again.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Lock::is_locked`](crate::Lock::is_locked), and [`Error::Config`] for a time below
+    /// [`Lease::MIN`] or above [`Lease::MAX`].
     #[doc(hidden)]
     pub async fn keep(
         &self,
@@ -37,9 +61,7 @@ impl Client {
         call: impl FnOnce(Arc<str>) -> Call,
     ) -> Result<Option<String>, Error> {
         let calls = self.handle.calls();
-        let resource: Result<Resource, ConfigError> =
-            Resource::new(Kind::Lock, &calls.settings.key_prefix, key);
-        let resource = resource?;
+        let resource = Resource::new(Kind::Lock, &calls.settings.key_prefix, key)?;
         let call = call(resource.key.clone());
         calls.ask(&resource.name, call, there).await
     }
