@@ -69,6 +69,8 @@ impl World {
             let history = self.histories.of_client(number);
             let builder = engine
                 .builder()
+                // Its id, which is another one each time, would be in what forced holders are told.
+                .name(format!("client-{number}"))
                 .lease(self.plan.lease)
                 .safety_poll(self.plan.poll)
                 .command_timeout(self.plan.command_timeout)
