@@ -298,8 +298,8 @@ impl Error {
     /// [`Timeout`](Error::Timeout), [`Unavailable`](Error::Unavailable), [`Unknown`](Error::Unknown),
     /// [`NotDurable`](Error::NotDurable) and [`Quorum`](Error::Quorum).
     ///
-    /// A web service answers a [busy](Error::is_busy) lock with 423 or 409, and the others of these with 503. `Lost` is not among them:
-    /// the work was begun, and only the service knows whether it can begin again.
+    /// A web service answers a [busy](Error::is_busy) lock with 423 or 409, and the others of these with 503. `Lost` is
+    /// not among them: the work was begun, and only the service knows whether it can begin again.
     pub fn is_retryable(&self) -> bool {
         matches!(
             self,

@@ -76,12 +76,12 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let (mut inner, layer) = (self.inner.clone(), self.layer.clone());
+        let (mut inner, limit) = (self.inner.clone(), self.layer.limit);
         let serve = move |parts, body: Bytes| async move {
             poll_fn(|context| inner.poll_ready(context)).await?;
             let response = inner.call(Request::from_parts(parts, body.into())).await?;
             let (head, body) = response.into_parts();
-            Ok(Response::from_parts(head, whole(body, layer.limit).await))
+            Ok(Response::from_parts(head, whole(body, limit).await))
         };
         let answer = answer(self.layer.clone(), request, serve);
         Box::pin(async {
