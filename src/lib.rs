@@ -123,7 +123,6 @@ mod durability;
 #[cfg(feature = "embedded")]
 mod embedded;
 mod error;
-mod failover;
 mod fenced_value;
 mod fencing;
 #[cfg(all(doc, not(doctest)))]

@@ -192,8 +192,7 @@ impl<'a> PreflightCheck<'a> {
             kind: deployment,
             lease: settings.lease,
             command_timeout: settings.command_timeout,
-            durability: settings.copies(),
-            reclaims: settings.failover.is_some(),
+            durability: settings.durability,
             key: format!("{}{}", settings.key_prefix, self.name),
         };
         let mut findings: Vec<_> = nodes

@@ -20,7 +20,6 @@ pub(crate) mod multi;
 pub(crate) mod needs;
 pub(crate) mod permit;
 pub(crate) mod read_write;
-pub(crate) mod reclaim;
 pub(crate) mod replies;
 pub(crate) mod resource;
 pub(crate) mod rights;

@@ -47,7 +47,6 @@ use crate::client_id::ClientId;
 use crate::clock::Clock;
 use crate::durability::Durability;
 use crate::error::Error;
-use crate::failover::Failover;
 use crate::lease::{Lease, LossReason};
 use crate::stats::{Counters, Stats};
 use crate::telemetry::Telemetry;
@@ -86,22 +85,11 @@ pub(crate) struct Settings {
     pub(crate) clock: Clock,
     /// How many copies a grant and a renewal need before they count.
     pub(crate) durability: Option<Durability>,
-    pub(crate) failover: Option<Failover>,
     pub(crate) telemetry: Telemetry,
     /// The client's name.
     pub(crate) name: Option<Arc<str>>,
     /// Describe all holds, or only those that have a purpose.
     pub(crate) describe_holds: bool,
-}
-
-impl Settings {
-    /// The copies that something needs before it counts: grants, or registrations.
-    pub(crate) fn copies(&self) -> Option<Durability> {
-        let of_registrations = self
-            .failover
-            .map(|failover| failover.copies(self.command_timeout));
-        self.durability.or(of_registrations)
-    }
 }
 
 /// One client: its calls, its holds, and the supervision of its callers' futures.
@@ -183,7 +171,6 @@ impl Session {
             reply_times: reported.reply_times,
             life: Life::new(),
             made_in: parts.made_in,
-            sessions: reported.sessions,
             client_id: parts.client_id,
             client_text: parts.client_id.to_string().into(),
             next_id: AtomicU64::new(1),

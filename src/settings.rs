@@ -2,7 +2,6 @@
 
 pub use crate::client::LocalHandover;
 pub use crate::durability::Durability;
-pub use crate::failover::Failover;
 #[cfg(feature = "tls")]
 #[doc(inline)]
 pub use crate::transport::TlsOptions;

@@ -9,7 +9,6 @@ use super::local_handover::LocalHandover;
 use super::streams::Streams;
 use crate::durability::Durability;
 use crate::error::ConfigError;
-use crate::failover::Failover;
 use crate::preflight::Requirements;
 #[cfg(feature = "metrics")]
 use crate::telemetry::NameLabel;
@@ -74,7 +73,7 @@ pub struct ClientBuilder {
     pub(super) sharded_pubsub: ShardedPubSub,
     pub(super) requirements: Option<Requirements>,
     durability: Option<Durability>,
-    failover: Option<Failover>,
+    failover_grace: Option<Duration>,
     telemetry: Telemetry,
     #[cfg(feature = "test-util")]
     pub(super) gate: crate::session::gate::Gate,
@@ -109,7 +108,7 @@ impl ClientBuilder {
             sharded_pubsub: ShardedPubSub::default(),
             requirements: None,
             durability: None,
-            failover: None,
+            failover_grace: None,
             telemetry: Telemetry::default(),
             #[cfg(feature = "test-util")]
             gate: crate::session::gate::Gate::default(),

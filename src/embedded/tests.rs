@@ -53,6 +53,7 @@ fn transport(redis: &EmbeddedRedis, runtime: &Handle) -> (Transport, Arc<Recorde
     let timing = Timing {
         command: TIMEOUT,
         connect: TIMEOUT,
+        grace: TIMEOUT,
     };
     let setup = Setup {
         name: "test".to_owned(),

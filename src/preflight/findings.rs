@@ -44,7 +44,6 @@ pub(super) struct Context {
     pub(super) command_timeout: Duration,
     pub(super) durability: Option<Durability>,
     /// The copies are those of registrations.
-    pub(super) reclaims: bool,
     /// The key for which rights were checked.
     pub(super) key: String,
 }
@@ -226,13 +225,10 @@ fn copies(
     let wanted = durability.wanted() - durability.on_primary();
     let in_step = state.replicas_in_step();
     if let Some(count) = in_step.filter(|&count| count < wanted as usize) {
-        let what = if context.reclaims {
-            "the failover of this client asks for {wanted}: no session lasts, and nobody gets a lock"
-        } else {
-            "the durability of this client asks for {wanted}: every acquisition fails with NotDurable"
-        };
-        let what = what.replace("{wanted}", &wanted.to_string());
-        findings.danger(format!("{count} replicas are in step, and {what}"));
+        findings.danger(format!(
+            "{count} replicas are in step, and the durability of this client asks for {wanted}: every acquisition \
+             fails with NotDurable"
+        ));
     }
     if !durability.needs_disk() {
         return;

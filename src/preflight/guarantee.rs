@@ -22,8 +22,7 @@ pub(super) struct Guarantee {
 /// The guarantee covers every server, because a lock may be on any of them.
 pub(super) fn of(kind: DeploymentKind, settings: &Settings, nodes: &[NodeReport]) -> Guarantee {
     let needs = Needs {
-        copies: settings.copies(),
-        reclaims: settings.failover.is_some() && settings.durability.is_none(),
+        copies: settings.durability,
     };
     in_words(kind, needs, nodes)
 }
@@ -32,8 +31,6 @@ pub(super) fn of(kind: DeploymentKind, settings: &Settings, nodes: &[NodeReport]
 #[derive(Clone, Copy, Debug, Default)]
 struct Needs {
     copies: Option<Durability>,
-    /// It is not the grant, but the registration of its client.
-    reclaims: bool,
 }
 
 fn in_words(kind: DeploymentKind, needs: Needs, nodes: &[NodeReport]) -> Guarantee {
@@ -78,13 +75,9 @@ impl Guarantee {
         }
         let on_primary = needs.copies.map_or(0, Durability::on_primary);
         let copies = needs.copies.map_or(0, Durability::wanted) - on_primary;
-        self.failover(kind, (copies, needs.reclaims), &states);
+        self.failover(kind, copies, &states);
         if on_primary > 0 {
             self.survives("a restart of the server: a grant counts when it is on disk");
-        } else if needs.reclaims {
-            self.survives(
-                "a restart of the server: nobody gets a lock until former holders have come back",
-            );
         } else {
             self.restart(&states);
         }
@@ -92,18 +85,8 @@ impl Guarantee {
         self.broken_by("a step forward of the server's clock");
     }
 
-    /// How many replicas must acknowledge a grant, or the registration of a client.
-    fn failover(
-        &mut self,
-        kind: DeploymentKind,
-        (copies, reclaims): (u32, bool),
-        states: &[&ServerState],
-    ) {
-        let what = if reclaims {
-            "a registration"
-        } else {
-            "a grant"
-        };
+    /// `copies` is how many replicas must acknowledge a grant.
+    fn failover(&mut self, kind: DeploymentKind, copies: u32, states: &[&ServerState]) {
         // `None` if a server does not report it, or if none answered.
         let counts = states
             .iter()
@@ -116,11 +99,11 @@ impl Guarantee {
                  it is back",
             ),
             Some(count) if (1..=copies as usize).contains(&count) => self.survives(format!(
-                "a failover: every replica must acknowledge {what}, as long as there are at most \
+                "a failover: every replica must acknowledge a grant, as long as there are at most \
                  {copies}"
             )),
             _ if copies > 0 => self.broken_by(format!(
-                "a failover to a replica that had not acknowledged {what} ({copies} must)"
+                "a failover to a replica that had not acknowledged a grant ({copies} must)"
             )),
             _ => {
                 let count = replicas.map_or("unknown".to_owned(), |count| count.to_string());
@@ -249,21 +232,9 @@ mod tests {
         let text = |durability, count| {
             let needs = Needs {
                 copies: Some(durability),
-                reclaims: false,
             };
             in_words(DeploymentKind::Sentinel, needs, &[with_replicas(count)]).to_string()
         };
-        let needs = Needs {
-            copies: Some(Durability::replicas(1)),
-            reclaims: true,
-        };
-        let reclaimed = in_words(DeploymentKind::Sentinel, needs, &[with_replicas(1)]);
-        let reclaimed = reclaimed.survives.join("\n");
-        assert!(
-            reclaimed.contains("every replica must acknowledge a registration")
-                && reclaimed.contains("a restart of the server"),
-            "{reclaimed}"
-        );
         let all = text(Durability::replicas(1), 1);
         assert!(
             all.contains("at most 1") && all.contains("everysec loses"),

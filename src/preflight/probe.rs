@@ -130,7 +130,7 @@ impl Ask<'_> {
 
     /// Asks for no copies, so that the transport notes a server without WAIT, or without WAITAOF if that matters.
     async fn copies(self) {
-        let durability = self.session.calls.settings.copies();
+        let durability = self.session.calls.settings.durability;
         let on_disk = durability.is_some_and(Durability::needs_disk);
         drop(self.command(&["WAIT", "0", "0"]).await);
         if on_disk {

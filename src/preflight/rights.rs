@@ -165,7 +165,7 @@ pub(super) async fn ask(ask: Ask<'_>, needed: &NeededRights) -> Rights {
         _ => rights::TO_WAKE,
     };
     let mut sent = [rights::ALWAYS, sent].concat();
-    let durability = ask.session.calls.settings.copies();
+    let durability = ask.session.calls.settings.durability;
     sent.extend(durability.map(|durability| {
         if durability.needs_disk() {
             "waitaof"

@@ -12,7 +12,7 @@ use super::{
     Arg, Call, Field, Publish, fair, fenced, latch, lock, permit, read_write, semaphore, string,
 };
 #[cfg(feature = "test-util")]
-use super::{counter, description, existence, kept, multi, reclaim, scan, waiters, waits};
+use super::{counter, description, existence, kept, multi, scan, waiters, waits};
 
 /// Which keys an inspection declares. Some servers refuse keys that a script does not declare.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,7 +121,6 @@ pub(crate) fn all_scripts() -> impl Iterator<Item = &'static Script> {
         fenced::SCRIPTS,
         kept::SCRIPTS,
         read_write::SCRIPTS,
-        reclaim::SCRIPTS,
         string::SCRIPTS,
         semaphore::SCRIPTS,
         permit::SCRIPTS,
@@ -140,6 +139,15 @@ pub(crate) fn all_scripts() -> impl Iterator<Item = &'static Script> {
 #[cfg(all(test, feature = "test-util"))]
 mod tests {
     use super::all_scripts;
+
+    /// All of them wait for the grace of a new primary, and nothing else does.
+    #[test]
+    fn scripts_that_take_something_are_marked() {
+        for script in all_scripts() {
+            let takes = script.name.ends_with("_acquire") || script.name == "semaphore_drain";
+            assert_eq!(script.takes, takes, "{}", script.name);
+        }
+    }
 
     /// They look at the keys of other readers of a read/write lock, and at descriptions.
     #[test]

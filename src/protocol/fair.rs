@@ -11,7 +11,7 @@ use super::script::scripts;
 use super::{Arg, Call, Field, Publish, Unexpected, Value, lock};
 
 scripts! {
-    ACQUIRE = "fair_acquire" from "shared/clock.lua" "fair/queue.lua" "fair/acquire.lua";
+    ACQUIRE = "fair_acquire" from "shared/clock.lua" "fair/queue.lua" "fair/acquire.lua", takes;
     FORCE_RELEASE = "fair_force_release" from "shared/clock.lua" "shared/tell_clients.lua" "fair/queue.lua" "fair/force_release.lua";
     HEARTBEAT = "fair_heartbeat" from "shared/clock.lua" "fair/queue.lua" "shared/full_server.lua" "fair/heartbeat.lua";
     LINGER = "fair_linger" from "shared/clock.lua" "fair/queue.lua" "fair/linger.lua";

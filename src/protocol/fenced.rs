@@ -9,7 +9,7 @@ use super::script::scripts;
 use super::{Arg, Call, Field, Publish, Unexpected, Value, lock};
 
 scripts! {
-    ACQUIRE = "fenced_acquire" from "shared/lease.lua" "fenced/acquire.lua";
+    ACQUIRE = "fenced_acquire" from "shared/lease.lua" "fenced/acquire.lua", takes;
     GET = "fenced_get" from "fenced/admits.lua" "fenced/get.lua";
     SET = "fenced_set" from "fenced/admits.lua" "fenced/set.lua";
     TAKE_OVER = "fenced_take_over" from "shared/lease.lua" "fenced/take_over.lua";

@@ -10,7 +10,7 @@ use super::script::scripts;
 use super::{Arg, Call, Field, Publish};
 
 scripts! {
-    ACQUIRE = "lock_acquire" from "lock/acquire.lua" "shared/may.lua" "waiters/listening.lua" "lock/waiters.lua" "lock/list.lua";
+    ACQUIRE = "lock_acquire" from "lock/acquire.lua" "shared/may.lua" "waiters/listening.lua" "lock/waiters.lua" "lock/list.lua", takes;
     FORCE_RELEASE = "lock_force_release" from "shared/tell_clients.lua" "lock/force_release.lua";
     INSPECT = "lock_inspect" from "shared/clock.lua" "shared/may.lua" "description/described.lua" "lock/inspect.lua", reads_undeclared_keys;
     LINGER = "lock_linger" from "lock/linger.lua";

@@ -21,6 +21,7 @@ macro_rules! calling {
             $("local function ", $function, "(KEYS, ARGV)\n", include_str!($called), "end\n",)*
             include_str!($file),
         ))
+        .takes()
     };
 }
 

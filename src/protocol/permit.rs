@@ -10,7 +10,7 @@ use super::semaphore::{self, Total, holds_key, keys_with_limit};
 use super::{Arg, Call, Field, Publish};
 
 scripts! {
-    ACQUIRE = "permit_acquire" from "shared/clock.lua" "shared/give_back.lua" "permit/holds.lua" "shared/limit.lua" "permit/acquire.lua";
+    ACQUIRE = "permit_acquire" from "shared/clock.lua" "shared/give_back.lua" "permit/holds.lua" "shared/limit.lua" "permit/acquire.lua", takes;
     COUNT = "permit_count" from "shared/clock.lua" "shared/give_back.lua" "permit/holds.lua" "permit/count.lua";
     EXPIRE = "permit_expire" from "permit/expire.lua";
     LEASE = "permit_lease" from "shared/clock.lua" "shared/give_back.lua" "permit/holds.lua" "permit/lease.lua";

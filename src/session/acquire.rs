@@ -26,6 +26,7 @@ use super::{Handle, sleep_until_some};
 use crate::error::Error;
 use crate::protocol::kind::Kind;
 use crate::stats::count;
+use crate::transport::refused_until;
 
 use ask::ask_aside;
 use pause::Pause;
@@ -59,7 +60,6 @@ pub(crate) fn acquire(
 
 async fn take(handle: &Arc<Handle>, request: &Request) -> Result<HoldShare, Error> {
     let holds = handle.holds();
-    holds.calls.can_take(&request.resource)?;
     // What proves that it holds the lock, or would wait for itself, is told at once.
     if matches!(request.relation(), OwnerRelation::Unrelated) {
         let key = &request.resource.key;
@@ -166,12 +166,9 @@ impl<'a> QueueSlot<'a> {
                     // Renewals and re-entry begin only here, once the caller really has the hold.
                     // Pick it up before arming the watchdog, which does not renew it until then.
                     // The thread that handed it over may not have noted it in the table yet.
-                    if share.hold().pick_up() || holds.calls.settings.failover.is_some() {
+                    if share.hold().pick_up() {
                         holds.watchdog.arm(share.hold(), None);
                     }
-                    let Some(share) = share.unless_moved() else {
-                        return Ok(Outcome::Again);
-                    };
                     self.left = true;
                     self.request.proofs.add(share.hold());
                     holds.describe(share.hold(), self.request.description.as_ref());
@@ -216,6 +213,9 @@ impl<'a> QueueSlot<'a> {
         let (holds, request) = (self.handle.holds(), self.request);
         if request.resource.kind == Kind::Latch {
             return Box::pin(self.ask_past_the_contender()).await;
+        }
+        if let Some(ends) = holds.calls.transport.grace_ends(&request.resource.key) {
+            return Err(request.failed(refused_until(ends)));
         }
         // The contender has asked on behalf of all local waiters.
         if holds.queues.met_no_expiry(&request.resource) {
@@ -325,9 +325,6 @@ impl<'a> QueueSlot<'a> {
         self.left = true;
         let share = HoldShare::granted(self.handle, self.request, hold);
         holds.lose_if_closed(hold);
-        let Some(share) = share.unless_moved() else {
-            return Outcome::Again;
-        };
         count(if yielded == Yielded::Not && !self.queued {
             &holds.calls.counters.acquired_at_once
         } else {

@@ -10,7 +10,6 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::calls::reclaim::Trust;
 use super::hold::{Hold, HoldIdentity, InDoubt};
 use super::holds::Holds;
 use super::holds::release::cleanup::CleanupPending;
@@ -53,8 +52,6 @@ pub(super) struct Attempt<'a> {
     /// Set while something may have to be undone. The drop posts the undo before it drops this
     /// marker.
     pending: Option<CleanupPending>,
-    /// The session under which the last call was sent.
-    trust: Option<Trust>,
 }
 
 /// Redis' reply.
@@ -84,7 +81,6 @@ impl<'a> Attempt<'a> {
             queued_in_redis: false,
             asked_for_place: None,
             pending: None,
-            trust: None,
         }
     }
 
@@ -243,11 +239,6 @@ impl<'a> Attempt<'a> {
         call: Call,
         limit: Option<Instant>,
     ) -> (Moment, Result<Value, CallError>) {
-        let trust = self.holds.calls.trust(&self.request.resource, limit);
-        match trust.await {
-            Ok(trust) => self.trust = trust,
-            Err(error) => return (self.holds.calls.now(), Err(error)),
-        }
         let sent = self.holds.calls.now();
         self.begin();
         let reply = if self.holds.calls.life.is_closed() {
@@ -299,10 +290,7 @@ impl<'a> Attempt<'a> {
         sent: Moment,
         token: Option<i64>,
     ) -> Result<Arc<Hold>, CallError> {
-        let mut hold = self.new_hold(sent);
-        if let Some(trust) = self.trust.clone() {
-            hold.is_limited_by(trust);
-        }
+        let hold = self.new_hold(sent);
         self.queued_in_redis = false;
         if hold.loss().is_some() {
             // The process stalled for the whole lease, so the grant is worthless.

@@ -22,7 +22,6 @@ pub(crate) async fn acquire_batch(
 ) -> Result<Option<Vec<HoldShare>>, Error> {
     let holds = handle.holds();
     for Request { resource, wait, .. } in requests {
-        holds.calls.can_take(resource)?;
         holds
             .own_releases_over(&resource.key, wait.deadline())
             .await;
@@ -76,9 +75,7 @@ fn fits_one_call(holds: &Holds, requests: &[Request]) -> bool {
         matches!(request.relation(), OwnerRelation::Unrelated)
             && !holds.queues.is_occupied(&request.resource)
     };
-    holds.calls.settings.failover.is_none()
-        && holds.calls.transport.run_as_one(keys)
-        && requests.iter().all(is_free)
+    holds.calls.transport.run_as_one(keys) && requests.iter().all(is_free)
 }
 
 /// The fencing tokens of all locks. `None` if one of the locks is held.

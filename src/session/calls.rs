@@ -7,7 +7,6 @@ mod durability;
 pub(super) mod idempotency;
 pub(crate) mod life;
 pub(super) mod outages;
-pub(crate) mod reclaim;
 pub(super) mod reply_times;
 
 use std::fmt;
@@ -16,7 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
-use futures_util::future::{Either, ready};
+use futures_util::future::Either;
 
 use super::Settings;
 use super::options::checked_text;
@@ -38,7 +37,6 @@ pub(crate) use bounded::MadeIn;
 use idempotency::ReplyKeys;
 use life::Life;
 use outages::Outages;
-use reclaim::Sessions;
 use reply_times::ReplyTimes;
 
 pub(crate) struct Calls {
@@ -49,7 +47,6 @@ pub(crate) struct Calls {
     pub(super) reply_times: Arc<ReplyTimes>,
     pub(crate) life: Life,
     pub(crate) made_in: MadeIn,
-    pub(crate) sessions: Arc<Sessions>,
     /// The first half of every field of this client on the wire.
     pub(super) client_id: ClientId,
     /// The id as it begins the fields. Kept, because each acquisition has a new one.
@@ -114,21 +111,11 @@ impl Calls {
         count(&self.counters.calls);
         let (sent, script) = (Instant::now(), call.script);
         let told = self.settings.telemetry.history.sends(&call);
-        let (reply, meant) = match self.guarded(call) {
-            Ok((call, meant)) => {
-                let reply = self.bounded(self.transport.call(lane, call));
-                (Either::Left(reply), meant)
-            }
-            Err(error) => (Either::Right(ready(Err(error))), None),
-        };
+        let reply = self.bounded(self.transport.call(lane, call));
         reply.map(move |mut reply| {
             if let Err(CallError::Refused(fault)) = &mut reply {
                 with_command(fault, script);
             }
-            let reply = match meant {
-                Some(meant) => self.sessions.checked(&meant, reply),
-                None => reply,
-            };
             told.answered(&reply);
             if lane == Lane::Caller && matches!(reply, Ok(_) | Err(CallError::Refused(_))) {
                 self.reply_times.came_after(sent.elapsed());
@@ -141,8 +128,6 @@ impl Calls {
     pub(super) fn send(&self, lane: Lane, call: Call) -> Result<Sending, CallError> {
         count(&self.counters.calls);
         let told = self.settings.telemetry.history.sends(&call);
-        // Only releases are sent so, which run on any primary.
-        let (call, _) = self.guarded(call)?;
         let sent = self.transport.send(lane, call)?;
         Ok(Sending { sent, told })
     }
@@ -153,11 +138,9 @@ impl Calls {
     }
 
     /// Whether a release can give a plain lock to a waiter. In a cluster, a script does not hear whether its message has
-    /// arrived. A grant that counts no longer than a session must be asked for.
+    /// arrived.
     pub(super) fn gives_locks(&self) -> bool {
-        !self.polls_only()
-            && self.settings.failover.is_none()
-            && self.transport.kind() != DeploymentKind::Cluster
+        !self.polls_only() && self.transport.kind() != DeploymentKind::Cluster
     }
 
     /// How many keys one call may name, if it would name `most`.

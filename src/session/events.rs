@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::calls::outages::Outages;
-use super::calls::reclaim::Sessions;
 use super::calls::reply_times::ReplyTimes;
 use super::holds::forced::ClientChannel;
 use super::holds::recent_releases::RecentReleases;
@@ -25,7 +24,6 @@ pub(crate) struct Reported {
     pub(super) recent_releases: Arc<RecentReleases>,
     pub(super) reply_times: Arc<ReplyTimes>,
     pub(super) outages: Arc<Outages>,
-    pub(super) sessions: Arc<Sessions>,
     pub(super) client_channel: Arc<ClientChannel>,
     telemetry: Telemetry,
 }
@@ -39,7 +37,6 @@ impl Reported {
             recent_releases: Arc::default(),
             reply_times: Arc::default(),
             outages: Arc::default(),
-            sessions: Arc::default(),
             client_channel: Arc::default(),
             telemetry: Telemetry::default(),
         }
@@ -93,7 +90,6 @@ impl TransportEvents for Reported {
         self.subscriptions.servers_may_change();
         self.outages.end();
         if lane == Lane::Background {
-            self.sessions.must_verify();
             self.watchdog.verify_at_once(concerns);
         }
     }
@@ -101,7 +97,6 @@ impl TransportEvents for Reported {
     fn primary_changed(&self, concerns: &dyn Fn(&str) -> bool) {
         self.subscriptions.servers_may_change();
         self.telemetry.failed_over();
-        self.sessions.must_verify();
         self.watchdog.must_verify(concerns);
         self.recent_releases.must_repeat(concerns);
     }

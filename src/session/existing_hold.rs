@@ -67,7 +67,6 @@ async fn confirm(
     guards: u32,
     limit: Option<Instant>,
 ) -> Result<bool, CallError> {
-    holds.calls.trust(&hold.resource, limit).await?;
     let sent = holds.calls.now();
     hold.asks_for(lease);
     let call = hold.resource.reenter(&hold.field, lease, guards);
@@ -92,7 +91,6 @@ pub(crate) async fn take_over(
         let from = from.clone();
         async move {
             let holds = handle.holds();
-            holds.calls.can_take_over(&request.resource)?;
             // CANCEL: the attempt's drop undoes what the call may have taken.
             let mut attempt = Attempt::new(holds, &request);
             match attempt.take_over_from(&from).await {
@@ -128,7 +126,6 @@ async fn restore_once(
 ) -> Result<HoldShare, Error> {
     let holds = handle.holds();
     let (resource, terms) = (&request.resource, request.terms);
-    holds.calls.can_take_over(resource)?;
     // Announce the release before testing `is_closed`: either a shutdown waits for it, or it sees
     // the shutdown.
     let _pending = holds.cleanups.expect_one();

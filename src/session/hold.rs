@@ -29,14 +29,12 @@ mod phase;
 mod renewal;
 mod terms;
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use super::caller::Caller;
-use super::calls::reclaim::Trust;
 use super::holds::release::under_way::ReleaseUnderWay;
 use crate::client_id::ClientId;
 use crate::clock::{Clock, Moment};
@@ -61,8 +59,6 @@ pub(crate) struct Hold {
     pub(crate) client: ClientId,
     /// Orders entries of the watchdog's table. Unique within the client.
     pub(crate) id: u64,
-    /// How often the client had moved to another primary when this was asked for, or brought there.
-    session: AtomicU64,
     /// The token of a fenced lock.
     token: OnceLock<i64>,
     clock: Clock,
@@ -158,28 +154,12 @@ impl Hold {
             field,
             client,
             id,
-            session: AtomicU64::new(0),
             token: OnceLock::new(),
             clock: clock.clone(),
             state: Mutex::new(state),
             description: OnceLock::new(),
             follows_described: false,
         }
-    }
-
-    /// It was granted under a session, and counts no longer than that.
-    pub(crate) fn is_limited_by(&mut self, trust: Trust) {
-        *self.session.get_mut() = trust.moves;
-        self.state.get_mut().deadline.counts_under(trust.end);
-    }
-
-    pub(crate) fn session(&self) -> u64 {
-        self.session.load(Relaxed)
-    }
-
-    /// It was brought to the primary to which the client has moved so often.
-    pub(crate) fn is_brought_by(&self, moves: u64) {
-        self.session.store(moves, Relaxed);
     }
 
     /// A hold of the same field for the next local owner, with the rest of its lease.
@@ -191,7 +171,6 @@ impl Hold {
             client: self.client,
         };
         let mut next = Hold::new(id, identity, terms, &self.clock, self.clock.now());
-        next.is_brought_by(self.session());
         next.follows_described = self.follows_described || self.description.get().is_some();
         {
             let (mut state, before) = (next.state.lock(), self.state.lock());

@@ -37,15 +37,11 @@ impl HoldShare {
         }
     }
 
-    /// The first share in a new hold; see also [`unless_moved`](Self::unless_moved). Enters the hold in the
-    /// watchdog's table and adds it to its `Owner`, if any.
+    /// The first share in a new hold. Enters the hold in the watchdog's table and adds it to its `Owner`, if any.
     pub(super) fn granted(handle: &Arc<Handle>, request: &Request, hold: &Arc<Hold>) -> Self {
         let share = HoldShare::new(handle.clone(), hold.clone(), request.terms);
         hold.observe(&handle.holds().calls.settings.telemetry);
-        // Others may be let in already, and then it is no loss that the primary lacks it.
-        if !share.has_moved() {
-            handle.holds().watchdog.arm(hold, None);
-        }
+        handle.holds().watchdog.arm(hold, None);
         request.proofs.add(hold);
         handle.holds().describe(hold, request.description.as_ref());
         share
@@ -78,24 +74,6 @@ impl HoldShare {
             return Err(Error::Closed);
         }
         Ok(self)
-    }
-
-    /// Returns the share of a hold that is in the watchdog's table, unless the client has told another primary of its
-    /// holds since the grant, without this one. Then others may be let in, and the drop of the share releases it.
-    ///
-    /// A session is suspended before the holds under it are looked for. So either they are found, or this function sees
-    /// that the session has moved.
-    pub(super) fn unless_moved(self) -> Option<Self> {
-        if self.has_moved() {
-            self.hold.make_not_transferable();
-            return None;
-        }
-        Some(self)
-    }
-
-    fn has_moved(&self) -> bool {
-        let (calls, hold) = (self.handle.calls(), &self.hold);
-        calls.has_moved_since(&hold.resource, hold.session())
     }
 
     /// Gives the share back immediately. The returned future waits for Redis to confirm the

@@ -4,7 +4,6 @@ pub(super) mod contention;
 pub(super) mod descriptions;
 pub(super) mod forced;
 pub(super) mod recent_releases;
-pub(super) mod reclaim;
 pub(crate) mod release;
 pub(super) mod waits;
 pub(super) mod watchdog;

@@ -206,9 +206,14 @@ impl Request {
         if calls.life.is_closed() {
             return Err(Error::Closed);
         }
+        let pause = retry.begun().next_pause();
+        let pause = match calls.transport.grace_ends(&self.resource.key) {
+            Some(at) => at.saturating_duration_since(Instant::now()),
+            None => pause,
+        };
         tokio::select! {
             biased;
-            () = calls.outages.next().over_within(retry.begun().next_pause()) => Ok(()),
+            () = calls.outages.next().over_within(pause) => Ok(()),
             () = sleep_until_some(self.deadline()) => Err(self.failed(error)),
         }
     }

@@ -62,9 +62,6 @@ mod predicted;
 mod queue_expiry;
 mod queue_places;
 mod read_write;
-mod reclaim;
-mod reclaim_back;
-mod reclaim_races;
 mod reentry;
 mod refusal;
 mod restore;
@@ -146,13 +143,6 @@ leasehold_testbed::behaviours! {
         a_time_out_says_that_its_future_was_polled_too_rarely,
         a_late_time_out_says_whether_its_own_client_is_in_the_way,
         a_late_caller_delays_others_for_at_most_twice_its_lateness,
-    }
-    reclaim {
-        a_call_runs_only_on_the_primary_that_it_means,
-        holds_are_brought_only_to_the_primary_that_is_meant,
-        a_hold_that_comes_back_replaces_what_was_released,
-        a_hold_that_has_come_back_is_not_replaced,
-        what_was_released_before_it_was_brought_does_not_come_back,
     }
     contention {
         two_values_exclude_each_other,

@@ -23,14 +23,12 @@ pub(crate) struct Header {
     pub(crate) args: Parts,
 }
 
-/// The heads of all scripts whose replies do not depend on which server runs them. The conformance tests of reclaim run
-/// the others on both.
+/// The heads of all scripts.
 pub(crate) fn headers() -> &'static [Header] {
     static HEADERS: OnceLock<Vec<Header>> = OnceLock::new();
     HEADERS.get_or_init(|| {
         let scripts = leasehold::test_util::scripts().into_iter();
         scripts
-            .filter(|(_, text, _)| !text.contains("local function identity()"))
             .map(|(name, text, _)| Header {
                 name,
                 text,

@@ -25,7 +25,6 @@ mod locks;
 mod multi;
 mod plan;
 mod quorum;
-mod reclaim;
 mod run;
 mod scenes;
 mod semaphore;

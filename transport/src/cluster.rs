@@ -39,7 +39,6 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 
 use self::channels::Channels;
-pub(crate) use self::keyslot::slot_tag;
 use self::keyslot::{SLOTS, keyslot, keyslot_of_bytes};
 use self::map::SlotMap;
 use self::nodes::Nodes;
@@ -48,6 +47,7 @@ use super::IfUnreachable;
 use super::abilities::Known;
 use super::deployment::ClusterDeployment;
 use super::endpoint::{Endpoint, HostPort};
+use super::grace::Former;
 use super::node::Node;
 use super::request::{CallOutcome, KeyForm};
 use super::setup::Setup;
@@ -184,6 +184,11 @@ impl Cluster {
         }
     }
 
+    pub(super) fn grace_ends(&self, key: &str) -> Option<Instant> {
+        let NodeId(node) = self.node_of(key.as_bytes());
+        self.shared.nodes.get(node)?.grace_ends()
+    }
+
     pub(super) async fn subscribe(&self, channel: &Arc<str>, key: &str) -> Result<(), CallError> {
         channels::subscribe(&self.shared, channel, self.shared.pubsub(channel, key)).await
     }
@@ -232,7 +237,7 @@ impl Shared {
             address.host = endpoint.host_port().host;
         }
         let endpoint = self.named(&address).map_err(CallError::NotApplied)?;
-        let number = self.node(&endpoint);
+        let number = self.node(&endpoint, || Former::Unknown);
         if let Some(stranger) = self.nodes.is_met(number) {
             self.retire(stranger);
         }
@@ -245,8 +250,10 @@ impl Shared {
         self.deployment.servers.named(address, map)
     }
 
-    /// The node that is reached there. Its connections are opened if it is new.
-    fn node(&self, endpoint: &Endpoint) -> u32 {
+    /// The node that is reached there. Its connections are opened if it is new. `former` says who served its slots before.
+    fn node(&self, endpoint: &Endpoint, former: impl FnOnce() -> Former) -> u32 {
+        // Before the table of the nodes is locked.
+        let former = former();
         self.nodes.at_or_else(endpoint, |number| {
             let remote = self.setup.server(endpoint).map(Arc::new).map_err(|error| {
                 Fault(format!(
@@ -257,7 +264,7 @@ impl Shared {
                 events: Arc::new(channels::OfNode::new(number, self)),
                 ..self.setup.clone()
             };
-            Node::open(remote, setup, self.doubted.clone())
+            Node::open(remote, former, setup, self.doubted.clone())
         })
     }
 

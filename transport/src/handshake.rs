@@ -257,9 +257,8 @@ impl Handshake {
         let name = ["CLIENT", "SETNAME", &self.name];
         steps.push(Step::new(Expected::Optional, &name));
         if self.primary_only {
-            // Not every server allows both.
+            // Not every server allows this one, or INFO.
             steps.push(Step::new(Expected::Role, &["ROLE"]));
-            steps.push(Step::new(Expected::Role, &["INFO", "replication"]));
         }
         steps
     }
@@ -273,6 +272,10 @@ impl Handshake {
         }
         // Not every user has the permission for this command.
         steps.push(Step::new(Expected::Identity, &["INFO", "server"]));
+        if self.known.has_locks() {
+            let words = ["INFO", "replication"];
+            steps.push(Step::new(Expected::Replication, &words));
+        }
         // Servers before Redis 7.2 do not know CLIENT SETINFO; others may refuse it to this user.
         for (what, text) in [
             ("LIB-NAME", "leasehold"),
@@ -320,6 +323,10 @@ impl Handshake {
                 learned.server = Identity::of(reply.as_ref().ok(), None);
                 self.known.met(learned.server.run_id());
             }
+            (Expected::Replication, Ok(info)) => {
+                learned.server.replicates(&info);
+                learned.role = learned.role.take().or_else(|| role(&info));
+            }
             (Expected::Script, reply) => self.ran_without_keys(&reply, learned),
             (Expected::ScriptWithKey, reply) => self.ran_with_key(&reply, learned),
             // It may not say.
@@ -330,7 +337,8 @@ impl Handshake {
             (Expected::Role, Ok(reply)) => {
                 learned.role = learned.role.take().or_else(|| role(&reply));
             }
-            (Expected::Required, Ok(_)) | (Expected::Optional | Expected::Role, _) => {}
+            (Expected::Required, Ok(_))
+            | (Expected::Optional | Expected::Role | Expected::Replication, _) => {}
             (Expected::Hello | Expected::Required, Err(text)) => {
                 return Err(match sort_error_reply(&text) {
                     CallError::Refused(fault) => CallError::Refused(fault),

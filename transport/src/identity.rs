@@ -4,6 +4,9 @@
 //! the same address leads to another process with other data. A server reports its *run id* in
 //! `INFO server`. If the user lacks the permission for that command, or the server is too busy to
 //! answer, only the remote address of the stream is known.
+//!
+//! A server that is replaced and promoted again is the same run, but may lack writes. Its *replication id* shows that,
+//! because each promotion makes another one, and keeps the id before.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -13,9 +16,22 @@ use crate::Value;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Identity {
     run_id: Option<Arc<str>>,
+    /// `None` if the server does not say.
+    replication: Option<Replication>,
     /// `None` for a stream without an address, such as a Unix socket.
     pub(super) peer: Option<SocketAddr>,
 }
+
+/// What a primary says of the history of its data.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Replication {
+    id: Arc<str>,
+    /// Whether the primary was a replica before. It may have forgotten that, if it had no replica for long.
+    was_promoted: bool,
+}
+
+/// The former replication id of a server that was never promoted.
+const NO_FORMER_ID: &str = "0000000000000000000000000000000000000000";
 
 impl Identity {
     /// `info` is the reply to `INFO server`, if there was one.
@@ -23,7 +39,34 @@ impl Identity {
         let run_id = info.and_then(|info| line(info, "run_id:"));
         Identity {
             run_id: run_id.map(Arc::from),
+            replication: None,
             peer,
+        }
+    }
+
+    /// Adds what the reply to `INFO replication` says.
+    pub(super) fn replicates(&mut self, info: &Value) {
+        let ids = line(info, "master_replid:").zip(line(info, "master_replid2:"));
+        self.replication = ids.map(|(id, former)| Replication {
+            id: Arc::from(id),
+            was_promoted: former != NO_FORMER_ID,
+        });
+    }
+
+    /// Whether the server may have become a primary after it was a replica.
+    pub(super) fn may_have_been_promoted(&self) -> bool {
+        self.replication.as_ref().is_none_or(|of| of.was_promoted)
+    }
+
+    /// Whether this is certainly the same run of the same server, and it was not replaced meanwhile.
+    pub(super) fn is_same_as(&self, known: &Identity) -> bool {
+        self.run_id.is_some() && self.run_id == known.run_id && !self.is_other_than(known)
+    }
+
+    fn was_promoted_since(&self, known: &Identity) -> bool {
+        match (&self.replication, &known.replication) {
+            (Some(now), Some(before)) => now.was_promoted && now.id != before.id,
+            _ => false,
         }
     }
 
@@ -34,14 +77,15 @@ impl Identity {
     pub(super) fn of_run(run_id: Option<String>) -> Self {
         Identity {
             run_id: run_id.map(Arc::from),
+            replication: None,
             peer: None,
         }
     }
 
-    /// Whether this is certainly another server than `known`.
+    /// Whether this is certainly another server than `known`, or one that was a replica meanwhile.
     pub(super) fn is_other_than(&self, known: &Identity) -> bool {
         match (&self.run_id, &known.run_id) {
-            (Some(one), Some(other)) => one != other,
+            (Some(one), Some(other)) => one != other || self.was_promoted_since(known),
             _ => self.peer.is_some() && known.peer.is_some() && self.peer != known.peer,
         }
     }
@@ -54,6 +98,7 @@ impl Identity {
     /// Adds what another connection has found out about the same server.
     pub(super) fn learn(&mut self, more: &Identity) {
         self.run_id = self.run_id.take().or_else(|| more.run_id.clone());
+        self.replication = more.replication.clone().or(self.replication.take());
         self.peer = more.peer.or(self.peer);
     }
 }

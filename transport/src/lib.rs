@@ -40,6 +40,7 @@
 //! | `ledger` | requests without a reply, and which of them were certainly not sent |
 //! | `request` | the requests of a connection, and the notifications that end them |
 //! | `handshake`, `identity` | the first commands on a stream, and the server that answered them |
+//! | `grace` | the moment after a change of server in which nothing is taken there |
 //! | `abilities`, `protocol` | what the servers can do |
 //! | `pacer` | the pauses between attempts |
 //! | `control` | a connection for single commands |
@@ -72,6 +73,7 @@ mod encode;
 mod endpoint;
 #[cfg(feature = "fred")]
 mod fred;
+mod grace;
 mod handshake;
 mod identity;
 mod ledger;
@@ -112,6 +114,7 @@ pub use deployment::Deployment;
 pub use dial::{StreamDialer, Tls};
 #[cfg(feature = "fred")]
 pub use fred::dialer as fred_dialer;
+pub use grace::refused_until;
 pub use process::Process;
 pub use protocol::Protocol;
 pub use script::Script;

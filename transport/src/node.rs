@@ -33,13 +33,15 @@ use self::shared::{PAUSE_MAX, PAUSE_MIN, PILOT, Progress, Shared, not_now, posit
 use self::supervisor::{DrivenBy, DrivenConnection, Supervisor};
 use super::IfUnreachable;
 use super::abilities::Known;
+use super::grace::Former;
+use super::identity::Identity;
 use super::pacer::Pacer;
 use super::remote::Remote;
 pub(super) use super::request::answer;
 use super::request::{CallOutcome, KeyForm, SubscribeOutcome};
 use super::setup::Setup;
 use crate::sync::Mutex;
-use crate::timer::{Duration, timeout};
+use crate::timer::{Duration, Instant, timeout};
 
 #[cfg(all(test, shuttle))]
 pub(super) use self::generation::give_up;
@@ -63,7 +65,8 @@ impl Node {
         setup: Setup,
         if_unreachable: IfUnreachable,
     ) -> Result<Node, CallError> {
-        let shared = Shared::new(Ok(Arc::new(remote)), setup, Arc::default());
+        let (first, lost) = (Former::Nobody, Arc::default());
+        let shared = Shared::new(Ok(Arc::new(remote)), first, setup, lost);
         let mut supervisors = supervisors(&shared);
         // CANCEL: dropping this future closes the connections that are already open.
         let [pilot, others @ ..] = &mut supervisors;
@@ -88,10 +91,11 @@ impl Node {
     /// process are opened at once. `lost` is notified when a connection is lost or cannot be opened.
     pub(super) fn open(
         remote: Result<Arc<Remote>, Fault>,
+        former: Former,
         setup: Setup,
         lost: Arc<Notify>,
     ) -> Node {
-        let shared = Shared::new(remote, setup, lost);
+        let shared = Shared::new(remote, former, setup, lost);
         let supervisors = supervisors(&shared).into_iter();
         let supervisors = supervisors.map(|supervisor| {
             let first = supervisor.open_at_once();
@@ -126,7 +130,19 @@ impl Node {
         call: Call,
         keys: KeyForm,
     ) -> Result<oneshot::Receiver<CallOutcome>, CallError> {
-        self.shared.slot(lane).connection()?.call(call, keys)
+        let connection = self.shared.slot(lane).connection()?;
+        self.shared.grace.admits(&call)?;
+        connection.call(call, keys)
+    }
+
+    /// Until when nothing is taken here. `None` if that is over.
+    pub(super) fn grace_ends(&self) -> Option<Instant> {
+        self.shared.grace.ends()
+    }
+
+    /// The server that was found last.
+    pub(super) fn identity(&self) -> Option<Identity> {
+        self.shared.target.borrow().server.clone()
     }
 
     /// Sends a command other than a script.
@@ -284,7 +300,7 @@ fn supervisors(shared: &Arc<Shared>) -> [Supervisor; 3] {
         shared: shared.clone(),
         role,
         driven_by,
-        pacer: Pacer::new(PAUSE_MIN, PAUSE_MAX),
+        pacer: Pacer::new(PAUSE_MIN, PAUSE_MAX).eager_for(shared.setup.timing.grace),
     };
     [
         supervisor(PILOT, DrivenBy::OwnThread),

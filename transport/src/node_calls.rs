@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::abilities::{Abilities, Known, SHARDED_MESSAGES, Scripts};
 use crate::cluster;
+use crate::timer::Instant;
 use crate::transport::{Nodes, Transport};
 use crate::{Call, Value};
 use crate::{CallError, Fault, Lane, NodeId};
@@ -56,6 +57,15 @@ impl Transport {
         match self.nodes() {
             Nodes::One(node) => node.fault(lane),
             Nodes::Many(cluster) => cluster.fault(lane, key),
+        }
+    }
+
+    /// Until when nothing is taken at the server of this key, because it has just become the primary. `None` if that is
+    /// over.
+    pub fn grace_ends(&self, key: &str) -> Option<Instant> {
+        match self.nodes() {
+            Nodes::One(node) => node.grace_ends(),
+            Nodes::Many(cluster) => cluster.grace_ends(key),
         }
     }
 
@@ -134,14 +144,6 @@ impl Transport {
         match self.nodes() {
             Nodes::One(node) => node.known(),
             Nodes::Many(cluster) => cluster.known(node),
-        }
-    }
-
-    /// A hash tag that leads to the slot of a key. `None` where all keys are in one place.
-    pub fn slot_tag(&self, key: &str) -> Option<u32> {
-        match self.nodes() {
-            Nodes::One(_) => None,
-            Nodes::Many(_) => Some(cluster::slot_tag(key)),
         }
     }
 

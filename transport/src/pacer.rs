@@ -5,23 +5,33 @@
 //! | the server is known to be available | none |
 //! | there is news; the connection lasted | the first |
 //! | a refusal, or the same answer as before | twice the last one, up to `most` |
+//! | the same, or a timeout, soon after there was news | the same, but at most [`EAGER`] |
 //! | no server of a deployment answers | the same, up to another limit |
 //! | a timeout | twice the last one, and at least as long as the attempt took, up to [`SLOWEST`] |
 //!
 //! A refusal costs a server nothing. An attempt that timed out may have cost it as much as a successful one
 //! (a TLS handshake that nobody waits for any more), so many clients that retry quickly would keep it from
 //! serving anybody. After timeouts, a pause is about as long as the outage so far.
+//!
+//! At the beginning all clients try often, because those with holds must verify them before the grace of the others ends
+//! (`grace.rs`).
 
-use tokio::time::{Duration, sleep};
+use tokio::time::{Duration, Instant, sleep};
 
 /// The longest pause after timeouts. With jitter, pauses are between 10 and 30 s.
 const SLOWEST: Duration = Duration::from_secs(20);
+
+/// The longest pause at the beginning, so that with jitter there is an attempt every 200 ms.
+const EAGER: Duration = Duration::from_millis(130);
 
 #[derive(Debug)]
 pub(super) struct Pacer {
     next: Duration,
     first: Duration,
     most: Duration,
+    /// For how long pauses stay short after there was news.
+    eager: Duration,
+    news: Option<Instant>,
 }
 
 impl Pacer {
@@ -31,7 +41,15 @@ impl Pacer {
             next: Duration::ZERO,
             first,
             most,
+            eager: Duration::ZERO,
+            news: None,
         }
+    }
+
+    /// Keeps pauses short for so long after there was news.
+    pub(super) const fn eager_for(mut self, span: Duration) -> Self {
+        self.eager = span;
+        self
     }
 
     /// The pause before the next attempt, with a jitter of half its length, because many clients wait for the same
@@ -55,6 +73,7 @@ impl Pacer {
 
     pub(super) fn begin_anew(&mut self) {
         self.next = self.first;
+        self.news = Some(Instant::now());
     }
 
     pub(super) fn nothing_new(&mut self) {
@@ -63,11 +82,16 @@ impl Pacer {
 
     /// The same with a limit of its own.
     pub(super) fn slow_down(&mut self, most: Duration) {
-        self.next = (self.next * 2).clamp(self.first, most);
+        self.next = (self.next * 2).clamp(self.first, most.min(self.longest()));
+    }
+
+    fn longest(&self) -> Duration {
+        let is_eager = self.news.is_some_and(|news| news.elapsed() < self.eager);
+        if is_eager { EAGER } else { SLOWEST }
     }
 
     pub(super) fn timed_out(&mut self, waited: Duration) {
-        self.next = (self.next * 2).max(waited).min(SLOWEST);
+        self.next = (self.next * 2).max(waited).min(self.longest());
     }
 }
 

@@ -11,6 +11,8 @@ pub struct Script {
     pub text: &'static str,
     /// True if the script reads keys that it does not declare.
     pub reads_undeclared_keys: bool,
+    /// True if the script takes what others may hold.
+    pub takes: bool,
     sha1: OnceLock<String>,
 }
 
@@ -21,6 +23,7 @@ impl Script {
             name,
             text,
             reads_undeclared_keys: false,
+            takes: false,
             sha1: OnceLock::new(),
         }
     }
@@ -33,6 +36,14 @@ impl Script {
     #[must_use = "it returns the script with its mark"]
     pub const fn reads_undeclared_keys(mut self) -> Self {
         self.reads_undeclared_keys = true;
+        self
+    }
+
+    /// Marks a script that takes what others may hold. It is not sent to a server that has just become the primary
+    /// (`grace.rs`).
+    #[must_use = "it returns the script with its mark"]
+    pub const fn takes(mut self) -> Self {
+        self.takes = true;
         self
     }
 

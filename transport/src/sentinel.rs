@@ -47,6 +47,7 @@ use self::watch::{Origin, Watched};
 use super::IfUnreachable;
 use super::deployment::SentinelDeployment;
 use super::endpoint::{Endpoint, HostPort};
+use super::grace::Former;
 use super::handshake::not_connected;
 use super::node::Node;
 use super::remote::Remote;
@@ -87,7 +88,7 @@ impl Sentinel {
         setup.server(&deployment.servers.at(&HostPort { host, port }))?;
         let changed = Arc::<Notify>::default();
         let unknown = Err(Fault("no sentinel has named the primary yet".into()));
-        let node = Node::open(unknown, setup.clone(), changed.clone());
+        let node = Node::open(unknown, Former::Nobody, setup.clone(), changed.clone());
         let node = Arc::new(node);
         let shared = Arc::new(Shared {
             deployment,

@@ -76,6 +76,7 @@ const SECOND: Duration = Duration::from_secs(1);
 const TIMING: Timing = Timing {
     command: Duration::from_millis(300),
     connect: SECOND,
+    grace: SECOND,
 };
 
 /// The length of the reply to a PING with a number.
@@ -227,6 +228,7 @@ impl Testbed {
         let timing = Timing {
             command: SECOND * 10,
             connect: SECOND,
+            ..TIMING
         };
         let redis = connect_to(
             remote(url),

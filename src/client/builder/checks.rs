@@ -12,9 +12,12 @@ use crate::session::Settings;
 use crate::session::lock_settings::{SAFETY_POLL, in_range};
 use crate::transport::Timing;
 
+const GRACE_MAX: Duration = Duration::from_secs(60 * 60);
 const CONNECT_TIMEOUT_DEFAULT: Duration = Duration::from_secs(1);
 /// A server makes about a hundred TLS handshakes a second: a crowd that reconnects has to wait.
 const CONNECT_TIMEOUT_TLS: Duration = Duration::from_secs(5);
+/// How long a client may take to verify its holds, after it has noticed that its server is silent.
+const NOTICE: Duration = Duration::from_millis(500);
 const PREFIX_MAX: usize = 256;
 /// The longest name in bytes: CLIENT LIST repeats it on a line for each connection.
 const NAME_MAX: usize = 64;
@@ -39,10 +42,14 @@ impl ClientBuilder {
     }
 
     pub(in crate::client) fn timing(&self) -> Timing {
-        Timing {
+        let timing = Timing {
             command: self.command_timeout,
             connect: self.time_to_connect(),
-        }
+            grace: Duration::ZERO,
+        };
+        let default = timing.silence() + NOTICE;
+        let grace = self.failover_grace.unwrap_or(default);
+        Timing { grace, ..timing }
     }
 
     fn time_to_connect(&self) -> Duration {
@@ -61,10 +68,6 @@ impl ClientBuilder {
             .durability
             .map(|durability| durability.checked(self.command_timeout))
             .transpose()?;
-        let failover = self
-            .failover
-            .map(|failover| failover.checked(self.command_timeout))
-            .transpose()?;
         Ok(Settings {
             lease: Lease::checked("lease", self.lease)?,
             command_timeout: self.command_timeout,
@@ -75,7 +78,6 @@ impl ClientBuilder {
             fair_claim: self.fair_claim,
             clock: self.clock(),
             durability,
-            failover,
             telemetry: self.telemetry.clone(),
             name: self.name.as_deref().map(Arc::from),
             describe_holds: self.describe_holds,
@@ -98,6 +100,9 @@ impl ClientBuilder {
             self.fair_claim,
             &(Duration::from_millis(100)..=minute),
         )?;
+        if let Some(grace) = self.failover_grace {
+            in_range("failover_grace", grace, &(Duration::ZERO..=GRACE_MAX))?;
+        }
         if self.key_prefix.len() > PREFIX_MAX {
             return Err(ConfigError::OutOfRange {
                 what: "length of key_prefix",

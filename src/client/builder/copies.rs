@@ -1,8 +1,9 @@
 //! What of the holds is left when a server is.
 
+use std::time::Duration;
+
 use super::ClientBuilder;
 use crate::durability::Durability;
-use crate::failover::Failover;
 
 impl ClientBuilder {
     /// Sets how many servers must have a copy of a grant before it counts. Default: only the primary.
@@ -21,33 +22,35 @@ impl ClientBuilder {
         self
     }
 
-    /// Sets what happens to holds when a primary fails over. Default: those are lost that the new primary lacks, and
-    /// somebody else may get their locks while a former holder still relies on them.
+    /// Sets for how long this client takes nothing on a server that has just become the primary. Default: the longest
+    /// silence after which a connection is given up, and half a second: 3.5 s, if the
+    /// [`command_timeout`](Self::command_timeout) is one second. Up to an hour. Zero switches it off.
     ///
-    /// With [`Failover::Reclaim`], holders bring their holds to the new primary, and nobody gets a lock there until all
-    /// clients have come back, for at most a [`lease`](Self::lease). So every client has a *session*: all replicas must
-    /// know its registration, which it renews every quarter of the lease. A hold counts only while the session of its
-    /// client lasts. If a replica is down for longer than a lease, every hold of every client is lost.
+    /// A new primary may lack the last writes of the former one, and a server that has restarted may lack all. Whoever
+    /// came first would get a lock there whose holder has not heard of the change. So a client that sees an address, the
+    /// sentinels or the slots of a cluster lead to another server asks for no lock there for so long from that moment.
+    /// Meanwhile every client verifies its holds, and loses those that are gone. Renewals, releases, re-entries and
+    /// questions are not delayed. An acquisition whose wait ends meanwhile fails with
+    /// [`Error::Unavailable`](crate::Error::Unavailable), which says why and may be retried.
     ///
-    /// All clients of these locks must have this setting, with the same lease. Redisson does not have it. Only plain locks
-    /// can be reclaimed: re-entrant, non-reentrant and spin locks, and those of them that are taken together. A lock that
-    /// stays locked until its `unlock_not_before` has no holder any more, so a failover may free it early. [How it
-    /// works](crate::guide::guarantees).
+    /// It needs nothing of other clients, not even that they have it: Redisson's do not. But a client without it may take
+    /// a lock at once.
+    ///
+    /// The default is for clients that hear of the change. A client that is cut off together with the former primary does
+    /// not, for as long as that primary serves it. With `min-replicas-to-write 1`, it stops after
+    /// `min-replicas-max-lag`, and a lock that it granted ends after its lease. A grace that is longer than both together
+    /// closes this window too: see [guarantees](crate::guide::guarantees).
     ///
     /// # Errors
     ///
-    /// [`connect`](Self::connect) fails with [`ConfigError::OutOfRange`](crate::ConfigError::OutOfRange) unless there are
-    /// 1 to 1,000 replicas. Taking another kind of lock, a permit or a hold of another client fails with
-    /// [`ConfigError::Setting`](crate::ConfigError::Setting), before anything is sent. While no session lasts, and while
-    /// former holders may come back, an acquisition fails with a retryable error at the end of its wait.
+    /// [`connect`](Self::connect) fails with [`ConfigError::OutOfRange`](crate::ConfigError::OutOfRange) if it is longer
+    /// than an hour.
     ///
     /// # Redis cost
     ///
-    /// For each client, and in a cluster for each slot in which it has locks: one script and one `WAIT` every quarter of the
-    /// lease, while a lock is held or was wanted within a lease. The scripts of an acquisition and a renewal read the
-    /// identity of the server, which takes it about 4 µs. After a failover or a reconnect: one script for each 500 holds.
-    pub fn failover(mut self, failover: Failover) -> Self {
-        self.failover = Some(failover);
+    /// None.
+    pub fn failover_grace(mut self, grace: Duration) -> Self {
+        self.failover_grace = Some(grace);
         self
     }
 }

@@ -37,7 +37,6 @@ fn context(kind: DeploymentKind) -> Context {
         lease: Duration::from_secs(30),
         command_timeout: Duration::from_secs(1),
         durability: None,
-        reclaims: false,
         key: "orders:1".to_owned(),
     }
 }

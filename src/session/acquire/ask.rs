@@ -26,10 +26,6 @@ pub(super) async fn ask_aside(
             Ok(Answer::Granted(hold)) => {
                 let share = HoldShare::granted(handle, request, &hold);
                 holds.lose_if_closed(&hold);
-                let Some(share) = share.unless_moved() else {
-                    attempt = Attempt::new(holds, request);
-                    continue;
-                };
                 count(&holds.calls.counters.acquired_at_once);
                 return Ok(Some(share));
             }

@@ -8,7 +8,7 @@ use crate::transport::{CallError, Epoch, Lane, NodeId};
 impl Calls {
     /// Fails if a server refuses to wait for copies, and this client asks for them. It waits for no replica here.
     pub(crate) async fn may_wait_for_copies(&self) -> Result<(), CallError> {
-        let Some(durability) = self.settings.copies() else {
+        let Some(durability) = self.settings.durability else {
             return Ok(());
         };
         if !self.transport.is_connected() {

@@ -6,7 +6,6 @@ use std::time::Duration;
 use super::terms::{Clocks, HoldTerms};
 use crate::clock::Moment;
 use crate::lease::{ForcedRelease, LossReason};
-use crate::session::calls::reclaim::SessionEnd;
 
 /// How long a hold lasts before a lease that was begun by a release is renewed. Most holds end before.
 const FIRST_RENEWAL: Duration = Duration::from_millis(100);
@@ -16,8 +15,6 @@ const FIRST_RENEWAL: Duration = Duration::from_millis(100);
 pub(super) struct Deadline {
     /// The last confirmed lease certainly runs until this instant.
     lease_ends: Moment,
-    /// The session under which it was granted, if it counts no longer than that.
-    under: Option<SessionEnd>,
     /// The lease is short until its first renewal, which is due at this moment.
     first_renewal: Option<Moment>,
     /// The watchdog ends the hold at this instant.
@@ -39,7 +36,6 @@ impl Deadline {
     pub(super) fn new(terms: HoldTerms, sent: Moment) -> Self {
         Deadline {
             lease_ends: terms.clocks.local_deadline(sent, terms.first_lease()),
-            under: None,
             first_renewal: None,
             max_hold_ends: terms.max_hold.map(|span| sent + span.get()),
             confirmed: sent,
@@ -63,27 +59,15 @@ impl Deadline {
         self.first_renewal
     }
 
-    /// It counts no longer than this session.
-    pub(super) fn counts_under(&mut self, session: SessionEnd) {
-        self.under = Some(session);
-    }
-
     /// Takes over what is left of the lease of the field's previous owner.
     pub(super) fn take_lease_of(&mut self, before: &Deadline) {
         (self.lease_ends, self.confirmed) = (before.lease_ends, before.confirmed);
         self.first_renewal = before.first_renewal;
-        self.under.clone_from(&before.under);
     }
 
     /// The end of the lease in Redis, at the earliest.
     pub(super) fn lease_ends(&self) -> Moment {
         self.lease_ends
-    }
-
-    /// The end of the lease or of its session, whichever comes first.
-    pub(super) fn lease_counts_until(&self) -> Moment {
-        let session = self.under.as_ref().map(SessionEnd::get);
-        session.map_or(self.lease_ends, |end| end.min(self.lease_ends))
     }
 
     pub(super) fn confirmed(&self) -> Moment {
@@ -100,13 +84,12 @@ impl Deadline {
 
     /// The instant until which the hold is certainly held.
     pub(super) fn end(&self) -> Moment {
-        let counts_until = self.lease_counts_until();
         self.max_hold_ends
-            .map_or(counts_until, |end| end.min(counts_until))
+            .map_or(self.lease_ends, |end| end.min(self.lease_ends))
     }
 
     pub(super) fn lease_has_ended(&self, now: Moment) -> bool {
-        now >= self.lease_counts_until()
+        now >= self.lease_ends
     }
 
     /// The reason why the hold is over, if one of its deadlines has passed.

@@ -184,10 +184,7 @@ impl Hold {
     /// True if the field may pass to another owner of this client without a call to Redis.
     pub(crate) fn can_hand_over(&self) -> bool {
         let (state, now) = (self.state.lock(), self.clock.now());
-        let lease_left = state
-            .deadline
-            .lease_counts_until()
-            .saturating_duration_since(now);
+        let lease_left = state.deadline.lease_ends().saturating_duration_since(now);
         state.phase.is_leaving()
             && state.doubt.is_none()
             && !state.deadline.is_uncertain()

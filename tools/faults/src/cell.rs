@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use crate::check::{self, Rules};
 use crate::elections;
-use crate::fault::{self, Fault};
+use crate::fault::{self, Fault, Needs};
 use crate::history::{self, Event, Line, What};
 use crate::peers::Peer;
 use crate::plan::LARGE;
@@ -31,9 +31,6 @@ const WAKE_UP: Duration = Duration::from_millis(250);
 const RIVALRY: Duration = Duration::from_millis(1500);
 /// A client learns of a failover within this time.
 const FAILOVER_DETECTION: Duration = Duration::from_secs(2);
-/// All replicas of a new master follow it within this time. Sentinels wait eight seconds before they tell a former
-/// master, which has restarted, to follow.
-const REPLICAS_RETURN: Duration = Duration::from_secs(12);
 /// A lock with waiters is granted again within this time of a failover. The waiter need not wait for a lease to expire,
 /// because clients release the locks whose grant they could not confirm.
 const AFTER_FAILOVER: Duration = Duration::from_secs(10);
@@ -93,6 +90,15 @@ fn our_rules(arguments: &RunArguments) -> Rules {
         Some(fault) => is_role(fault),
         None => arguments.fault == "mixed" && fault::all().any(is_role),
     };
+    // Clients take nothing from a server that has just become the primary.
+    let changes_server =
+        |fault: &Fault| fault.forgets_on(arguments.deployment) || fault.needs == Needs::Disk;
+    let grace =
+        if fault::all().any(|fault| changes_server(fault) && may_inject(arguments, fault.name)) {
+            arguments.grace()
+        } else {
+            Duration::ZERO
+        };
     Rules {
         lease,
         permits: PERMITS as usize,
@@ -105,8 +111,6 @@ fn our_rules(arguments: &RunArguments) -> Rules {
         } else {
             BTreeSet::new()
         },
-        reclaimed: BTreeSet::from([Workload::Reclaimed.name()]),
-        grace: REPLICAS_RETURN + lease,
         replaced_by: replacing.into_iter().map(name).chain(elections).collect(),
         emptied_by: emptying.into_iter().map(name).collect(),
         // A client verifies its holds as soon as it learns of a failover.
@@ -117,17 +121,19 @@ fn our_rules(arguments: &RunArguments) -> Rules {
         },
         idle: WAKE_UP + SCHEDULING_DELAY,
         rivalry: RIVALRY,
-        recovers_within: if is_failover {
-            after_a_dead_holder.min(AFTER_FAILOVER)
-        } else {
-            after_a_dead_holder + until_old_data_expires.saturating_sub(lease)
-        },
+        recovers_within: grace
+            + if is_failover {
+                after_a_dead_holder.min(AFTER_FAILOVER)
+            } else {
+                after_a_dead_holder + until_old_data_expires.saturating_sub(lease)
+            },
         // By then clients have reconnected and released the holds that were in doubt.
-        calm_after: if changes_roles {
-            lease + FAILOVER_DETECTION + COMMAND_TIMEOUT + SCHEDULING_DELAY
-        } else {
-            until_old_data_expires + COMMAND_TIMEOUT + SCHEDULING_DELAY
-        },
+        calm_after: grace
+            + if changes_roles {
+                lease + FAILOVER_DETECTION + COMMAND_TIMEOUT + SCHEDULING_DELAY
+            } else {
+                until_old_data_expires + COMMAND_TIMEOUT + SCHEDULING_DELAY
+            },
         documented_errors: documented
             .into_iter()
             .chain(refusal)
@@ -153,7 +159,7 @@ pub(crate) fn all(arguments: &RunArguments, seed: u64, ran: &Ran, rules: &Rules)
         cell.server.clone_from(&ran.server);
         cell.seed = seed;
         cell.seconds = arguments.seconds;
-        let forgetting = check::forgetting(&ran.history, rules, &cell.workload);
+        let forgetting = check::forgetting(&ran.history, rules);
         steps::check(&ran.steps, &forgetting, cell);
         if fault::named(&cell.fault).is_some_and(Fault::changes_masters) {
             // The new master serves clients before all servers agree again and the fault counts as ended. So the outage

@@ -61,9 +61,6 @@
 //! - A server is *emptied*. A hold that was granted before the end of the fault counts as forgotten from the beginning
 //!   of the fault on.
 //!
-//! In `reclaimed` workloads a server that replaces another one forgets nothing: a holder brings its hold there before
-//! anybody else is let in.
-//!
 //! A hold does not count as forgotten if a lease update was sent after that time, because the server that carried it
 //! out has the hold. In that case a later grant may be the forgotten one, if the replaced server gave it.
 //!
@@ -165,11 +162,6 @@ pub(crate) struct Rules {
     /// Workloads whose locks have several keys. If a server loses one of the keys, it may never grant the lock again,
     /// so waits are not checked.
     pub(crate) may_wedge: BTreeSet<String>,
-    /// Workloads whose holds outlive the replacement of a server, so that it excuses no overlap.
-    pub(crate) reclaimed: BTreeSet<String>,
-    /// Added to `recovers_within` and `calm_after` of a `reclaimed` workload: until all replicas are back, and
-    /// all holders have come.
-    pub(crate) grace: Duration,
     /// Faults by which a server may be replaced by one that lags behind.
     pub(crate) replaced_by: BTreeSet<String>,
     /// Faults by which a server may lose data: restarts without data or with old data, evictions, and clock jumps.
@@ -197,22 +189,6 @@ pub(crate) struct Rules {
     pub(crate) keeps_deadlines: bool,
 }
 
-impl Rules {
-    /// The rules of one workload.
-    pub(crate) fn of(&self, workload: &str) -> Rules {
-        let rules = self.clone();
-        if !self.reclaimed.contains(workload) {
-            return rules;
-        }
-        Rules {
-            replaced_by: BTreeSet::new(),
-            recovers_within: self.recovers_within.saturating_add(self.grace),
-            calm_after: self.calm_after.saturating_add(self.grace),
-            ..rules
-        }
-    }
-}
-
 /// Why the waits of a workload in [`Rules::may_wedge`] are not checked.
 const WEDGED: &str =
     "waits were not checked, because permits may have been lost with one of their two keys";
@@ -230,15 +206,15 @@ struct Context<'a> {
 pub(crate) struct Forgetting {
     pub(crate) from: u64,
     pub(crate) until: u64,
-    /// Another server took over, and for a time both answered. Or a holder wrote back what was forgotten.
+    /// Another server took over, and for a time both answered.
     pub(crate) is_believed: bool,
 }
 
-/// The times in which servers may have lost grants of a workload.
-pub(crate) fn forgetting(history: &[Event], rules: &Rules, workload: &str) -> Vec<Forgetting> {
+/// The times in which servers may have lost grants.
+pub(crate) fn forgetting(history: &[Event], rules: &Rules) -> Vec<Forgetting> {
     let faults = Faults::of(history, rules);
     let all = faults.forgetting(u64::MAX).map(|fault| {
-        let is_believed = fault.effect == Effect::Replaces || rules.reclaimed.contains(workload);
+        let is_believed = fault.effect == Effect::Replaces;
         let (before, after) = if is_believed {
             (LAG, faults.learn_time)
         } else {
@@ -258,7 +234,6 @@ pub(crate) fn check(history: &[Event], steps: &[Entry], rules: &Rules) -> Vec<Ce
     let clock = Clock::starting(history.first().map_or(0, |event| event.at));
     let traces = reading::traces(history, rules, clock);
     let judged = traces.into_iter().map(|(workload, trace)| {
-        let rules = &rules.of(workload);
         let faults = Faults::of(history, rules);
         judge(
             workload,

@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use clap::Args;
 use leasehold::history::History;
-use leasehold::settings::Failover;
 use leasehold::{Client, ClientBuilder};
 use leasehold_specification::trace::Reader;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
@@ -45,9 +44,9 @@ pub(crate) struct ClientArguments {
     pub(crate) workers: u32,
     #[arg(long, value_delimiter = ',')]
     pub(crate) workloads: Vec<Workload>,
-    /// How many replicas each master has.
+    /// For how long nothing is taken from a server that has just become the primary.
     #[arg(long)]
-    pub(crate) replicas: u32,
+    pub(crate) grace_ms: Option<u64>,
     #[arg(long)]
     pub(crate) lease_ms: u64,
     #[arg(long)]
@@ -85,8 +84,6 @@ pub(crate) fn main(arguments: ClientArguments) -> Result<(), String> {
 
 async fn run(arguments: ClientArguments) -> Result<(), String> {
     let log = Log::of(arguments.process);
-    // The last one may be for locks that are reclaimed.
-    let ordinary = arguments.urls.len();
     let clients = connected(&arguments, &log).await;
     let resource = Resource::connect(arguments.resource)
         .await
@@ -117,12 +114,7 @@ async fn run(arguments: ClientArguments) -> Result<(), String> {
     };
     let (mut numbers, mut working) = (0.., Vec::new());
     for workload in &arguments.workloads {
-        let (ordinary, reclaiming) = clients.split_at(ordinary);
-        let targets = workload.targets(if *workload == Workload::Reclaimed {
-            reclaiming
-        } else {
-            ordinary
-        });
+        let targets = workload.targets(&clients);
         for target in &targets {
             until_done(|| target.prepare()).await;
         }
@@ -166,17 +158,11 @@ async fn run(arguments: ClientArguments) -> Result<(), String> {
     Ok(())
 }
 
-/// A client of each independent server, and one more if locks are reclaimed.
+/// A client of each independent server.
 async fn connected(arguments: &ClientArguments, log: &Log) -> Vec<Client> {
     let mut clients = Vec::new();
     for (server, url) in arguments.urls.iter().enumerate() {
         let builder = builder(arguments, log, url, server, server);
-        clients.push(until_done(|| builder.clone().connect()).await);
-    }
-    if arguments.workloads.contains(&Workload::Reclaimed) {
-        let replicas = arguments.replicas;
-        let builder = builder(arguments, log, &arguments.urls[0], clients.len(), 0)
-            .failover(Failover::Reclaim { replicas });
         clients.push(until_done(|| builder.clone().connect()).await);
     }
     clients
@@ -193,6 +179,10 @@ fn builder(
     let builder = Client::builder(url)
         .lease(Duration::from_millis(arguments.lease_ms))
         .history(steps(log, arguments.process, client, server));
+    let builder = match arguments.grace_ms {
+        Some(grace) => builder.failover_grace(Duration::from_millis(grace)),
+        None => builder,
+    };
     // Every other process has no safety poll. With a poll each second, a lost message would delay a waiter too little
     // for the checker to notice.
     if arguments.process.is_multiple_of(2) {

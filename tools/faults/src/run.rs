@@ -37,6 +37,8 @@ const STOP_LIMIT_OF_PEERS: Duration = Duration::from_secs(90);
 const GROWTH_KIB: u64 = 8 * 1024;
 /// The same for file descriptors and for threads. Connections may be in the middle of a reconnect.
 const GROWTH: u64 = 24;
+/// The default `failover_grace` of the library, with its default timeouts.
+const GRACE: Duration = Duration::from_millis(3_500);
 /// How many leases before the end of a run the last fault must be over.
 const AFTER_ROLES: u32 = 4;
 const AFTER_OTHERS: u32 = 3;
@@ -85,6 +87,9 @@ pub(crate) struct RunArguments {
     /// Pause between two faults, in milliseconds. Default: 1.3 leases.
     #[arg(long)]
     pub(crate) pause_ms: Option<u64>,
+    /// The `failover_grace` of the clients, in milliseconds. Default: that of the library.
+    #[arg(long)]
+    pub(crate) grace_ms: Option<u64>,
     /// Check the history of an earlier run instead of running. Needs the arguments of that run.
     #[arg(long)]
     pub(crate) history: Option<PathBuf>,
@@ -99,6 +104,11 @@ pub(crate) struct RunArguments {
 impl RunArguments {
     pub(crate) fn lease(&self) -> Duration {
         Duration::from_millis(self.lease_ms)
+    }
+
+    /// For how long clients take nothing from a server that has just become the primary.
+    pub(crate) fn grace(&self) -> Duration {
+        self.grace_ms.map_or(GRACE, Duration::from_millis)
     }
 
     /// The pause between two faults.

@@ -31,7 +31,10 @@ pub(crate) fn client(arguments: &RunArguments, prepared: &Prepared, resource: So
     .into_iter()
     .flat_map(|(name, value)| [name.to_owned(), value])
     .collect();
-    let own_options = [("--replicas", arguments.deployment.replicas().to_string())];
+    let grace = arguments
+        .grace_ms
+        .map(|grace| ("--grace-ms", grace.to_string()));
+    let own_options: Vec<_> = grace.into_iter().collect();
     let peer_options = [
         ("--deployment", arguments.deployment.name()),
         // Longer than the run: the client ends when it receives `stop`.

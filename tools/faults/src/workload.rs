@@ -28,8 +28,6 @@ pub(crate) enum Workload {
     String,
     /// A majority of five independent servers.
     Quorum,
-    /// Plain locks that their holders bring to each new primary.
-    Reclaimed,
 }
 
 /// Pairs of locks for multi locks. Each pair shares its locks with other pairs.
@@ -57,9 +55,6 @@ impl Workload {
             Workload::Multi => "a multi lock of two locks",
             Workload::String => "the lock that is one string (`SET NX PX`)",
             Workload::Quorum => "a majority of five independent servers",
-            Workload::Reclaimed => {
-                "the re-entrant lock of clients that reclaim their holds after a failover"
-            }
         }
     }
 
@@ -67,7 +62,6 @@ impl Workload {
     pub(crate) fn runs_on(self, deployment: Kind) -> bool {
         match self {
             Workload::Quorum => deployment == Kind::Five,
-            Workload::Reclaimed => deployment.replicas() > 0,
             _ => deployment != Kind::Five,
         }
     }
@@ -93,7 +87,7 @@ impl Workload {
                 .into()
         };
         match self {
-            Workload::Plain | Workload::Reclaimed => locks(&|name| client.lock(name)),
+            Workload::Plain => locks(&|name| client.lock(name)),
             Workload::Fair => locks(&|name| client.fair_lock(name)),
             Workload::Fenced => locks(&|name| client.fenced_lock(name).into()),
             Workload::String => locks(&|name| client.string_lock(name)),
@@ -153,8 +147,6 @@ impl Workload {
         match self {
             Workload::Semaphore | Workload::Permits if key.starts_with("leasehold_reply:") => true,
             Workload::Fenced => key.starts_with("redisson_lock_token:"),
-            // They expire when no client has been registered for eight leases.
-            Workload::Reclaimed => key.starts_with("leasehold_reclaim"),
             Workload::Semaphore | Workload::Permits => key.starts_with(&self.name()),
             _ => false,
         }
@@ -219,15 +211,11 @@ impl Target {
         }
     }
 
-    /// Creates the permits if they do not exist. A server that restarted empty has lost them. A server that has just
-    /// started lets nobody in who reclaims: this waits until it does.
+    /// Creates the permits if they do not exist. A server that restarted empty has lost them.
     pub(crate) async fn prepare(&self) -> Result<(), Error> {
         match &self.handle {
             Handle::Permits(permits) => permits.try_set_permits(PERMITS).await.map(drop),
             Handle::Semaphore(semaphore) => semaphore.try_set_permits(PERMITS).await.map(drop),
-            Handle::Lock(lock) if self.workload == Workload::Reclaimed => {
-                lock.lock().await?.unlock().await
-            }
             Handle::Lock(_) | Handle::Shared(_) => Ok(()),
         }
     }

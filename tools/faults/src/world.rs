@@ -33,15 +33,6 @@ impl Kind {
             .get_name()
             .to_owned()
     }
-
-    /// How many replicas each master has.
-    pub(crate) fn replicas(self) -> u32 {
-        match self {
-            Kind::Single | Kind::Five => 0,
-            Kind::Cluster => 1,
-            Kind::Sentinel => 2,
-        }
-    }
 }
 
 /// A server: the index of its deployment, and its index in the deployment.

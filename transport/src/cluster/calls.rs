@@ -147,9 +147,12 @@ impl Shared {
             let limit = limit.unwrap_or_else(|| Instant::now() + self.setup.timing.command);
             drop(timeout_at(limit, node.first_attempt(role)).await);
         }
-        let sent = node
-            .send(lane, call, keys)
-            .inspect_err(|_| self.doubted.notify_one())?;
+        let sent = node.send(lane, call, keys).inspect_err(|_| {
+            // It is also refused in a grace.
+            if node.fault(lane).is_some() {
+                self.doubted.notify_one();
+            }
+        })?;
         let outcome = match limit {
             None => answer(sent).await,
             Some(limit) => timeout_at(limit, answer(sent)).await.unwrap_or_else(|_| {

@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
-use tokio::time::{Duration, sleep};
+use tokio::time::{Duration, Instant, sleep};
 
 use super::Shared;
 use super::keyslot::keyslot;
@@ -19,6 +19,7 @@ use super::layout::{Layout, Range};
 use crate::abilities::SHARDED_MESSAGES;
 use crate::control::{ControlConnection, Deaf};
 use crate::endpoint::{Address, Endpoint, HostPort};
+use crate::grace::Former;
 use crate::node::Node;
 use crate::pacer::Pacer;
 use crate::{CallError, Fault, Lane, Missed, ShardedPubSub};
@@ -32,6 +33,9 @@ const EVERY: Duration = Duration::from_secs(10);
 const AT_LEAST: Duration = Duration::from_millis(25);
 const AT_MOST: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(1)];
 
+/// A doubt after so long without one is news.
+const CALM: Duration = Duration::from_secs(1);
+
 /// How long a node may take for an answer.
 pub(super) const ANSWER_MAX: Duration = Duration::from_millis(500);
 
@@ -41,12 +45,16 @@ const ASKED: usize = 3;
 /// Runs until it is dropped.
 pub(super) async fn run(shared: Arc<Shared>) {
     let at_most = (shared.setup.timing.command / 3).clamp(AT_MOST[0], AT_MOST[1]);
-    let mut pacer = Pacer::new(AT_LEAST, at_most);
+    let mut pacer = Pacer::new(AT_LEAST, at_most).eager_for(shared.setup.timing.grace);
+    let mut asked = Instant::now();
     loop {
         tokio::select! {
             biased;
             () = shared.moved.notified() => pacer.begin_anew(),
-            () = shared.doubted.notified() => {}
+            // A node was lost a moment ago.
+            () = shared.doubted.notified() => if asked.elapsed() > CALM {
+                pacer.begin_anew();
+            },
             () = sleep(EVERY.mul_f64(0.8 + 0.4 * fastrand::f64())) => pacer.begin_anew(),
         }
         tokio::select! {
@@ -57,6 +65,7 @@ pub(super) async fn run(shared: Arc<Shared>) {
                 pacer.rest().await;
             }
         }
+        asked = Instant::now();
         match discover(&shared).await {
             Ok(Seen::Changed) => pacer.begin_anew(),
             // The next call or connection that fails will cast doubt on the map again.
@@ -204,8 +213,14 @@ fn apply(shared: &Arc<Shared>, layout: Layout) -> Result<Seen, CallError> {
         let Ok((endpoint, also)) = owner else {
             continue;
         };
-        let owner = shared.node(&endpoint);
-        shared.nodes.is_named(owner);
+        let owner = shared.node(&endpoint, || match shared.map.owner(range.first) {
+            None => Former::Nobody,
+            Some(_) => match shared.nodes.identity(&range.id) {
+                Some(known) => Former::Known(known),
+                None => Former::Unknown,
+            },
+        });
+        shared.nodes.is_named(owner, &range.id);
         if let Some(also) = also {
             shared.nodes.is_also_at(owner, also);
         }

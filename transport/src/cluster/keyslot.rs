@@ -1,7 +1,5 @@
 //! The slot of a key: CRC-16 (XMODEM) of its hash tag, or of all of it.
 
-use std::sync::LazyLock;
-
 use crc::{CRC_16_XMODEM, Crc, Table};
 
 /// How many slots a cluster has.
@@ -21,39 +19,9 @@ pub(super) fn keyslot_of_bytes(key: &[u8]) -> u16 {
     CRC.checksum(tag.filter(|tag| !tag.is_empty()).unwrap_or(key)) % 16_384
 }
 
-/// The smallest number that, as a hash tag, leads to the slot of the key.
-pub(crate) fn slot_tag(key: &str) -> u32 {
-    static TAGS: LazyLock<Vec<u32>> = LazyLock::new(|| {
-        let mut tags = vec![None; SLOTS];
-        let mut left = SLOTS;
-        for number in 0_u32.. {
-            let tag = &mut tags[usize::from(keyslot(&number.to_string()))];
-            if tag.is_none() {
-                (*tag, left) = (Some(number), left - 1);
-            }
-            if left == 0 {
-                break;
-            }
-        }
-        tags.into_iter().flatten().collect()
-    });
-    TAGS[usize::from(keyslot(key))]
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn each_slot_has_a_tag() {
-        for key in ["orders:42", "{shop}:orders:42", "x", ""] {
-            assert_eq!(
-                keyslot(&format!("a:{{{}}}", slot_tag(key))),
-                keyslot(key),
-                "{key}"
-            );
-        }
-    }
 
     #[test]
     fn slots_are_those_of_the_specification() {

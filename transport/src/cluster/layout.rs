@@ -21,6 +21,8 @@ pub(super) struct Range {
     pub(super) address: HostPort,
     /// Another address of the same node.
     pub(super) also: Option<HostPort>,
+    /// The name by which the nodes know it, whatever its address. Empty if they do not say.
+    pub(super) id: String,
 }
 
 impl Layout {
@@ -99,6 +101,10 @@ fn read_range(range: &Value, asked: &str, security: Security) -> Option<Range> {
         _ => asked,
     };
     let port = u16::try_from(*port).ok().filter(|port| *port != 0)?;
+    let id = match rest.first() {
+        Some(Value::Text(id)) => id.clone(),
+        _ => String::new(),
+    };
     let named = rest.iter().find_map(|part| match part.field("hostname") {
         Some(Value::Text(name)) if !name.is_empty() => Some(name.as_str()),
         _ => None,
@@ -123,6 +129,7 @@ fn read_range(range: &Value, asked: &str, security: Security) -> Option<Range> {
         last,
         address,
         also,
+        id,
     })
 }
 

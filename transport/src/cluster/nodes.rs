@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::Mutex;
 
 use crate::endpoint::{Endpoint, HostPort};
+use crate::identity::Identity;
 use crate::node::Node;
 
 /// The most nodes to keep that no layout names. A joining node will soon be named.
@@ -34,8 +35,8 @@ struct Table {
 struct Member {
     node: Arc<Node>,
     endpoint: Endpoint,
-    /// Whether a layout names the node.
-    is_named: bool,
+    /// Its name in the last layout that had the node. `None` until then.
+    named: Option<String>,
 }
 
 impl Nodes {
@@ -66,27 +67,35 @@ impl Nodes {
         table.nodes.push(Some(Member {
             node,
             endpoint: endpoint.clone(),
-            is_named: false,
+            named: None,
         }));
         table.addresses.insert(address, number);
         number
     }
 
-    /// Records that a layout names this node.
-    pub(super) fn is_named(&self, number: u32) {
+    /// Records how a layout names this node.
+    pub(super) fn is_named(&self, number: u32, name: &str) {
         let mut table = self.table.lock();
         if let Some(member) = table.member_mut(number)
-            && !std::mem::replace(&mut member.is_named, true)
+            && member.named.replace(name.to_owned()).is_none()
         {
             table.strangers.retain(|other| *other != number);
         }
+    }
+
+    /// The server that a layout named so before, perhaps at another address.
+    pub(super) fn identity(&self, name: &str) -> Option<Identity> {
+        let table = self.table.lock();
+        let mut members = table.nodes.iter().flatten();
+        let member = members.find(|member| member.named.as_deref() == Some(name))?;
+        member.node.identity()
     }
 
     /// Records that a redirect led to this node. Returns a node to retire if there are too many that no layout names.
     /// Otherwise, a server that answers with ever new addresses would make the client connect to all of them.
     pub(super) fn is_met(&self, number: u32) -> Option<u32> {
         let mut table = self.table.lock();
-        if table.member(number)?.is_named || table.strangers.contains(&number) {
+        if table.member(number)?.named.is_some() || table.strangers.contains(&number) {
             return None;
         }
         table.strangers.push_back(number);
@@ -111,7 +120,7 @@ impl Nodes {
         let table = self.table.lock();
         let members = table.nodes.iter().flatten();
         members
-            .filter(|member| member.is_named)
+            .filter(|member| member.named.is_some())
             .map(|member| member.node.clone())
             .collect()
     }

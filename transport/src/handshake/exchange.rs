@@ -35,6 +35,8 @@ pub(super) enum Expected {
     Optional,
     /// The identity of the server, if this user may ask for it.
     Identity,
+    /// The history of the server's data, if this user may ask for it.
+    Replication,
     /// The role of the server, if this user may ask for it.
     Role,
     /// A sign of life, even before the login.
@@ -50,7 +52,7 @@ impl Expected {
     pub(super) fn is_optional(self) -> bool {
         matches!(
             self,
-            Expected::Optional | Expected::Identity | Expected::Role
+            Expected::Optional | Expected::Identity | Expected::Replication | Expected::Role
         )
     }
 }

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use super::Node;
 use super::shared::{Progress, Shared, Target};
 use crate::Fault;
+use crate::grace::Former;
 use crate::identity::Identity;
 use crate::remote::Remote;
 use crate::slot::ConnectionSlot;
@@ -37,7 +38,12 @@ impl Node {
     /// the epochs rise, and every call on them gets the outcome that is known.
     pub(crate) fn switch(&self, remote: Result<Arc<Remote>, Fault>, fault: &Fault) {
         self.shared.begin(fault, |target| {
-            (target.remote, target.server) = (remote, None);
+            if let Some(server) = target.server.take() {
+                target.former = Former::Known(server);
+            } else if target.remote.is_ok() && matches!(target.former, Former::Nobody) {
+                target.former = Former::Unknown;
+            }
+            target.remote = remote;
             true
         });
         self.shared.begins();
@@ -50,16 +56,26 @@ impl Shared {
     /// generation, or begins a new one to whose server all connections move.
     pub(super) fn settle(&self, generation: u64, met: &Identity, refused: u32) -> Settled {
         let is_connected = self.progress.borrow().contains(&Progress::Connected);
+        let carries_calls = self.slots.iter().any(|slot| slot.connection().is_ok());
         let mut settled = Settled::OtherTarget;
         let moves = self.begin(&Fault(OTHER_TARGET.into()), |target| {
             if target.generation != generation {
                 return false;
             }
+            // While another connection carries calls, the server is that of this connection.
+            let may_have_changed = match &target.server {
+                Some(known) => !carries_calls && !met.is_same_as(known),
+                None => target.former.may_have_more_than(met),
+            };
             let known = target.server.get_or_insert_with(|| met.clone());
             let is_other = met.is_other_than(known);
             if is_other && is_connected && refused < STRANGERS_MAX {
                 settled = Settled::Stranger;
                 return false;
+            }
+            if is_other || may_have_changed {
+                // Before any connection to that server carries a call.
+                self.grace.begins();
             }
             settled = Settled::In(generation + u64::from(is_other));
             if is_other {

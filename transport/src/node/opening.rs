@@ -69,6 +69,7 @@ impl Supervisor {
                 generation,
                 remote,
                 server,
+                ..
             } = self.shared.target.borrow().clone();
             let remote = remote.map_err(|fault| OpenError::Call(CallError::NotApplied(fault)))?;
             // First to the address of the other connections, then to any address of the name.

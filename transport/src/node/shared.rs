@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::sync::{Notify, watch};
 use tokio::time::Duration;
 
+use crate::grace::{Former, Grace};
 use crate::identity::Identity;
 use crate::remote::Remote;
 use crate::setup::Setup;
@@ -25,16 +26,11 @@ pub(super) const PAUSE_MIN: Duration = Duration::from_millis(5);
 /// The longest pause between refused attempts to connect.
 pub(super) const PAUSE_MAX: Duration = Duration::from_secs(1);
 
-const PROBE_MIN: Duration = Duration::from_millis(100);
-const PROBE_MAX: Duration = Duration::from_secs(1);
-
-/// The number of silent intervals after a PING until a connection is given up.
-const SILENT_MIN: u32 = 2;
-
 pub(crate) struct Shared {
     pub(super) target: watch::Sender<Target>,
     pub(super) setup: Setup,
     pub(super) slots: [ConnectionSlot; LANES.len()],
+    pub(super) grace: Grace,
     pub(super) subscriptions: Arc<SubscriptionRegistry>,
     pub(super) reconnects: AtomicU64,
     /// Notified when a connection was lost or could not be opened.
@@ -55,6 +51,8 @@ pub(super) struct Target {
     pub(super) remote: Result<Arc<Remote>, Fault>,
     /// The identity of the server, once a connection has reached it.
     pub(super) server: Option<Identity>,
+    /// The server before a switch of the target.
+    pub(super) former: Former,
 }
 
 /// The progress of a connection.
@@ -69,17 +67,21 @@ pub(super) enum Progress {
 impl Shared {
     pub(super) fn new(
         remote: Result<Arc<Remote>, Fault>,
+        former: Former,
         setup: Setup,
         lost: Arc<Notify>,
     ) -> Arc<Self> {
+        let grace = Grace::new(setup.timing.grace);
         Arc::new(Shared {
             target: watch::Sender::new(Target {
                 generation: 0,
                 remote,
                 server: None,
+                former,
             }),
             setup,
             slots: LANES.map(|_| ConnectionSlot::new()),
+            grace,
             subscriptions: Arc::new(SubscriptionRegistry::default()),
             reconnects: AtomicU64::new(0),
             lost,
@@ -147,22 +149,6 @@ impl Shared {
             Ok(remote) => remote.endpoint.clone(),
             Err(fault) => fault.to_string(),
         }
-    }
-
-    /// The interval of PINGs on a silent connection, and the number of intervals until it is given up. Together they
-    /// are not shorter than the timeout of a call.
-    pub(super) fn probe(&self) -> (Duration, u32) {
-        let every = self.setup.timing.command.clamp(PROBE_MIN, PROBE_MAX);
-        let silent = self
-            .setup
-            .timing
-            .command
-            .as_micros()
-            .div_ceil(every.as_micros());
-        (
-            every,
-            u32::try_from(silent).unwrap_or(u32::MAX).max(SILENT_MIN),
-        )
     }
 
     /// Ends the supervisors. Every later call returns

@@ -8,6 +8,7 @@
 //! | opening | the handshake with the node's server is done (and registered channels are restored) | up |
 //! | opening | another server answers, and another connection of the node lives | opening, up to `STRANGERS_MAX` times |
 //! | opening | another server answers, otherwise | the node moves to that server; up |
+//! | opening | the node has another target | pause |
 //! | opening | the attempt fails, or takes longer than `timing.connect` after the look-up | waiting; calls fail with this reason |
 //! | up | the stream ends or is not RESP3; its runtime ends or is blocked; the server is silent | lost |
 //! | up | READONLY, NOAUTH, or ROLE does not report a primary | lost, with all connections of the node |
@@ -30,6 +31,7 @@ use super::shared::{PILOT, Progress, Shared, not_now};
 use crate::connection::Connection;
 use crate::login::{Login, Validity};
 use crate::pacer::Pacer;
+use crate::remote::Remote;
 use crate::task::AbortOnDrop;
 use crate::timer::why_silent;
 use crate::{Fault, Missed, Role};
@@ -59,6 +61,15 @@ pub(super) struct Supervisor {
 pub(super) enum DrivenBy {
     CallerRuntime,
     OwnThread,
+}
+
+/// Whether both lead to the same address.
+fn is_same(one: &Result<Arc<Remote>, Fault>, other: &Result<Arc<Remote>, Fault>) -> bool {
+    match (one, other) {
+        (Ok(one), Ok(other)) => Arc::ptr_eq(one, other),
+        (Err(_), Err(_)) => true,
+        _ => false,
+    }
 }
 
 /// A connection and the task that drives it.
@@ -180,7 +191,17 @@ impl Supervisor {
                 () = self.pacer.rest() => {}
             }
             let pilots = self.shared.pilots();
-            let fault = match self.open().await {
+            let before = target.borrow().remote.clone();
+            let opened = tokio::select! {
+                biased;
+                // The server of before may be silent for as long as an attempt may take.
+                Ok(_) = target.wait_for(|target| !is_same(&target.remote, &before)) => {
+                    self.pacer.begin_anew();
+                    continue;
+                }
+                opened = self.open() => opened,
+            };
+            let fault = match opened {
                 Ok(driven) => match self.fill_slot(driven) {
                     Ok(driven) => {
                         self.report_connected();

@@ -178,6 +178,7 @@ async fn a_server_is_not_given_up_before_its_calls_time_out() {
     let patient = Timing {
         command: SECOND * 10,
         connect: SECOND,
+        ..TIMING
     };
     let patient = (patient, IfUnreachable::Fail);
     let testbed = MemoryTestbed::of(server.clone(), server.remote(), patient)

@@ -33,6 +33,7 @@ async fn connect_by(secure: &Secure, tls: &Tls) -> (Node, OwnRuntime) {
     let timing = Timing {
         command: SECOND * 10,
         connect: SECOND * 10,
+        grace: SECOND,
     };
     let remote = Remote::new(Dial::to(&endpoint, Some(tls)).unwrap(), &endpoint, NAME);
     let events = Arc::<Recorder>::default();

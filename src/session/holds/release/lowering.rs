@@ -133,13 +133,6 @@ impl Release {
         Ok(lost_before_its_release(hold))
     }
 
-    /// Whether the primary is another one than had the hold last. A hold that is leaving is not brought to it.
-    fn has_failed_over(&self, holds: &Holds) -> bool {
-        holds
-            .calls
-            .has_moved_since(&self.hold.resource, self.hold.session())
-    }
-
     async fn end(&self, holds: &Holds, path: &mut Path) -> Result<Result<(), Error>, CallError> {
         let hold = &self.hold;
         let sent_before = hold.release_sent();
@@ -165,8 +158,7 @@ impl Release {
             }
             // The first of two calls released the hold, unless its lease had ended by then.
             Released::StillHeld | Released::Absent
-                if (in_doubt || sent_before || self.has_failed_over(holds))
-                    && sent < hold.deadline() =>
+                if (in_doubt || sent_before) && sent < hold.deadline() =>
             {
                 (FreeFor::NOBODY, Ok(()))
             }

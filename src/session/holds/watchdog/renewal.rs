@@ -59,7 +59,7 @@ impl Field for ToRenew {
 /// entries than a batch gets its own.
 pub(in crate::session) fn batches<T: Field>(calls: &Calls, mut fields: Vec<T>) -> Vec<Vec<T>> {
     let most = calls.keys_at_once(BATCH);
-    let common = |of: &T| (of.script(), of.lease(), calls.group(&of.resource().key));
+    let common = |of: &T| (of.script(), of.lease());
     fields.sort_by_cached_key(common);
     let mut batches: Vec<Vec<T>> = Vec::new();
     let (mut last, mut entries) = (None, 0);
@@ -88,10 +88,6 @@ pub(super) async fn renew(holds: &Holds, batch: Vec<ToRenew>) -> bool {
     let shortest = batch.iter().map(|of| time_for(calls, of, now)).min();
     // A renewal that takes a third of what is left of the lease leaves time for another one.
     let limit = Instant::now() + shortest.unwrap_or_default() / 3;
-    let Ok(_) = calls.trust(&first, Some(limit)).await else {
-        postpone_all(holds, &batch);
-        return false;
-    };
     let sent = calls.now();
     let before = calls.epoch_if_durable(Lane::Background, &first.key);
     let call = protocol::renew(first.kind, lease, &renewals);

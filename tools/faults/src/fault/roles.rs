@@ -165,7 +165,6 @@ fn moving_slots(_: &mut World, random: &mut fastrand::Rng) -> Injected {
             "permits:0",
             "string:0",
             "read-write:0",
-            "reclaimed:0",
         ];
         turn += 1;
         let slot = keyslot(names[turn % names.len()]);

@@ -16,6 +16,7 @@ use crate::node::generation::OTHER_TARGET;
 use crate::node::shared::Target;
 use crate::stream::SHARED;
 use crate::timer::why_silent;
+use crate::transport::PING_AFTER;
 use crate::{CallError, Fault};
 
 /// How long a runtime may be blocked before its connections move to our own.
@@ -55,7 +56,7 @@ impl Supervisor {
     async fn ask_for_role(&self, connection: &Connection) -> End {
         let limit = self.shared.setup.timing.command;
         loop {
-            sleep(self.shared.probe().0).await;
+            sleep(2 * self.shared.setup.timing.probe().0).await;
             match timeout(limit, connection.ask(&[b"ROLE"])).await {
                 Ok(Ok(reply)) => {
                     if let Err(error) = primary(&reply) {
@@ -137,30 +138,28 @@ impl Supervisor {
 
     /// Sends a PING when the server is silent. Ends if the server stays silent.
     async fn probe(&self, connection: &Connection) -> End {
-        let (every, silent_max) = self.shared.probe();
-        let (mut read, mut silent, mut stalled) = (connection.received(), None, None);
+        let (look, looks) = self.shared.setup.timing.probe();
+        let (mut read, mut silent, mut stalled) = (connection.received(), 0, None);
         loop {
-            sleep(every).await;
+            sleep(look).await;
             let before = std::mem::replace(&mut read, connection.received());
             if read != before {
-                (silent, stalled) = (None, None);
+                (silent, stalled) = (0, None);
                 continue;
             }
-            let Some(intervals) = silent else {
-                if connection.ping().is_ok() {
-                    silent = Some(0);
-                }
+            if silent + 1 == PING_AFTER && connection.ping().is_err() {
                 continue;
-            };
-            if !self.runtime_responds().await {
+            }
+            if silent >= PING_AFTER && !self.runtime_responds().await {
                 let since = *stalled.get_or_insert_with(Instant::now);
                 if since.elapsed() > STALL_MAX {
                     return End::NoRuntime;
                 }
-            } else if intervals + 1 >= silent_max {
+                continue;
+            }
+            silent += 1;
+            if silent >= PING_AFTER + looks {
                 return End::Lost(Fault("no answer to PING".into()));
-            } else {
-                silent = Some(intervals + 1);
             }
         }
     }

@@ -25,8 +25,6 @@ pub(super) fn rules() -> Rules {
         fair: set(&["fair"]),
         lasting: set(&["lasting"]),
         may_wedge: BTreeSet::new(),
-        reclaimed: set(&["reclaimed"]),
-        grace: Duration::from_secs(2),
         replaced_by: set(&["failover"]),
         emptied_by: set(&["restart"]),
         notice_within: Duration::from_millis(400),

@@ -39,23 +39,6 @@ fn a_failover_loses_writes_shortly_before_it() {
 }
 
 #[test]
-fn a_failover_excuses_no_overlap_of_holds_that_are_reclaimed() {
-    let found = |fault: fn(Script) -> Script, name| {
-        let held = by(A.of(name)).asks(600).gets(600).loses(3_000);
-        let both = fault(held).by(B.of(name)).asks(1_200).gets(1_200);
-        let overlaps = both.releases(1_210).cell().overlaps;
-        (overlaps.valid, overlaps.excused)
-    };
-    assert_eq!(found(failover, "plain:0"), (0, 1));
-    assert_eq!(found(failover, "reclaimed:0"), (1, 0));
-    assert_eq!(
-        found(restart, "reclaimed:0"),
-        (0, 1),
-        "it may be an eviction"
-    );
-}
-
-#[test]
 fn a_failover_loses_writes_until_all_clients_have_noticed() {
     let granted = |at| is_excused(failover(gets(at).loses(3_000)), 1_600);
     assert!(granted(1_500));

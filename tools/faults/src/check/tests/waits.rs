@@ -124,12 +124,6 @@ fn after_a_fault_each_lock_is_granted_again() {
 }
 
 #[test]
-fn a_lock_that_is_reclaimed_is_free_for_a_grace_period() {
-    cut_of("reclaimed:0", 6_000).finds_nothing();
-    cut_of("reclaimed:0", 6_001).finds(&["granted only after 5001.000 ms"]);
-}
-
-#[test]
 fn the_slowest_lock_counts() {
     let cell = cut(1_250).by(C.of("plain:1")).has(900, 1_400, 1_410).cell();
     assert_eq!(recovery(&cell), [400]);
