@@ -114,7 +114,11 @@ impl Place {
     fn step(&self, section: &Section) {
         let mut last = self.last.lock().expect("no panic");
         let (token, work) = *last;
-        if section.token > token || (section.token, section.work) == (token, work) {
+        // Not every kind has tokens.
+        let is_accepted = section.token == 0
+            || section.token > token
+            || (section.token, section.work) == (token, work);
+        if is_accepted {
             *last = (section.token, section.work);
         } else {
             section.refused.store(true, SeqCst);

@@ -272,7 +272,7 @@ impl Handshake {
         }
         // Not every user has the permission for this command.
         steps.push(Step::new(Expected::Identity, &["INFO", "server"]));
-        if self.known.has_locks() {
+        if self.primary_only || self.known.has_locks() {
             let words = ["INFO", "replication"];
             steps.push(Step::new(Expected::Replication, &words));
         }
