@@ -21,6 +21,7 @@ mod crowds;
 mod cuts;
 mod drops;
 mod fakes;
+mod graces;
 mod late;
 mod lifecycle;
 mod logins;
@@ -63,7 +64,8 @@ static TAKE: Script = Script::new(
        return nil
      end
      return 1",
-);
+)
+.takes();
 /// Removes the field.
 static GIVE: Script = Script::new(
     "give",

@@ -21,7 +21,7 @@ use crate::process::Usage;
 use crate::resource::Resource;
 use crate::stalls::Stalls;
 use crate::worker::{Worker, kind};
-use crate::workload::Workload;
+use crate::workload::{Target, Workload};
 
 /// The longest interval that the library accepts. It is longer than any wait, so the safety poll never runs.
 const NO_SAFETY_POLL: Duration = Duration::from_secs(60);
@@ -47,6 +47,9 @@ pub(crate) struct ClientArguments {
     /// For how long nothing is taken from a server that has just become the primary.
     #[arg(long)]
     pub(crate) grace_ms: Option<u64>,
+    /// Whether one worker of each workload connects anew for each acquisition.
+    #[arg(long, action = clap::ArgAction::Set, default_value_t = false)]
+    pub(crate) newcomers: bool,
     #[arg(long)]
     pub(crate) lease_ms: u64,
     #[arg(long)]
@@ -120,11 +123,17 @@ async fn run(arguments: ClientArguments) -> Result<(), String> {
         }
         for index in 0..arguments.workers {
             let number: u32 = numbers.next().expect("few workers");
+            let newcomer = (arguments.newcomers && index == 0).then(|| Newcomer {
+                arguments: arguments.clone(),
+                workload: *workload,
+                clients: first_newcomer(arguments.process, number),
+            });
             let seed = arguments.seed ^ u64::from(arguments.process) << 32 ^ u64::from(number);
             let worker = Worker {
                 number,
                 kind: WorkerKind::of(index + arguments.process),
                 targets: targets.clone(),
+                newcomer,
                 times,
                 think: arguments.think_ms,
                 random: fastrand::Rng::with_seed(seed),
@@ -166,6 +175,30 @@ async fn connected(arguments: &ClientArguments, log: &Log) -> Vec<Client> {
         clients.push(until_done(|| builder.clone().connect()).await);
     }
     clients
+}
+
+/// A worker that connects anew for each acquisition.
+pub(crate) struct Newcomer {
+    arguments: ClientArguments,
+    workload: Workload,
+    /// The number of its next client in the history.
+    clients: usize,
+}
+
+/// The number of a worker's first client. Those of other workers and processes are at least 10,000 apart.
+fn first_newcomer(process: u32, worker: u32) -> usize {
+    usize::try_from((process * 100 + worker + 1) * 10_000).expect("few processes")
+}
+
+impl Newcomer {
+    /// The locks of a new client. `None` if it cannot connect.
+    pub(crate) async fn targets(&mut self, log: &Log) -> Option<Vec<Target>> {
+        let (url, number) = (&self.arguments.urls[0], self.clients);
+        self.clients += 1;
+        let builder = builder(&self.arguments, log, url, number, 0);
+        let client = builder.connect().await.ok()?;
+        Some(self.workload.targets(&[client]))
+    }
 }
 
 /// The settings of one of the clients of this process, to one of the independent servers.

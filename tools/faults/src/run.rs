@@ -90,6 +90,12 @@ pub(crate) struct RunArguments {
     /// The `failover_grace` of the clients, in milliseconds. Default: that of the library.
     #[arg(long)]
     pub(crate) grace_ms: Option<u64>,
+    /// Masters take writes only while a replica is at most a second behind.
+    #[arg(long)]
+    pub(crate) min_replicas: bool,
+    /// One worker of each workload connects anew for each acquisition, as a short program does.
+    #[arg(long)]
+    pub(crate) newcomers: bool,
     /// Check the history of an earlier run instead of running. Needs the arguments of that run.
     #[arg(long)]
     pub(crate) history: Option<PathBuf>,
@@ -213,6 +219,15 @@ pub(crate) fn run(
     };
     if needs(Needs::Disk) && faults.len() == 1 {
         let words = ["--appendonly", "yes", "--appendfsync", "always"];
+        setting.arguments.extend(words.map(str::to_owned));
+    }
+    if arguments.min_replicas {
+        let words = [
+            "--min-replicas-to-write",
+            "1",
+            "--min-replicas-max-lag",
+            "1",
+        ];
         setting.arguments.extend(words.map(str::to_owned));
     }
     if let Some(clocks) = &clocks {

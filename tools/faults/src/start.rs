@@ -34,7 +34,8 @@ pub(crate) fn client(arguments: &RunArguments, prepared: &Prepared, resource: So
     let grace = arguments
         .grace_ms
         .map(|grace| ("--grace-ms", grace.to_string()));
-    let own_options: Vec<_> = grace.into_iter().collect();
+    let newcomers = ("--newcomers", arguments.newcomers.to_string());
+    let own_options: Vec<_> = grace.into_iter().chain([newcomers]).collect();
     let peer_options = [
         ("--deployment", arguments.deployment.name()),
         // Longer than the run: the client ends when it receives `stop`.

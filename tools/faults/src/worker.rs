@@ -10,6 +10,7 @@ use leasehold::{Ended, Error, HoldState, Lease, LockGuard};
 use nix::sys::signal::{Signal, raise};
 use tokio::time::{Instant, sleep, timeout};
 
+use crate::client::Newcomer;
 use crate::clock;
 use crate::history::{Doing, What};
 use crate::log::Log;
@@ -25,6 +26,8 @@ pub(crate) struct Worker {
     pub(crate) number: u32,
     pub(crate) kind: WorkerKind,
     pub(crate) targets: Vec<Target>,
+    /// Set if it connects anew for each acquisition.
+    pub(crate) newcomer: Option<Newcomer>,
     pub(crate) times: Times,
     pub(crate) think: Span,
     pub(crate) random: Rng,
@@ -39,6 +42,13 @@ impl Worker {
     pub(crate) async fn work(mut self) -> io::Result<()> {
         let mut count = 0_u64;
         while !self.orders.stop.load(SeqCst) {
+            if let Some(newcomer) = &mut self.newcomer {
+                let Some(targets) = newcomer.targets(&self.log).await else {
+                    sleep(PAUSE).await;
+                    continue;
+                };
+                self.targets = targets;
+            }
             let target = self
                 .kind
                 .choose_target(&self.targets, &mut self.random)

@@ -47,6 +47,8 @@ struct State {
     /// The connection, or why there is none.
     connection: Mutex<Result<Arc<ControlConnection>, CallError>>,
     has_been_connected: AtomicBool,
+    /// Somebody has asked while there was no connection.
+    wanted: Notify,
     changed: Arc<Notify>,
 }
 
@@ -62,6 +64,7 @@ impl Watched {
             remote,
             connection: Mutex::new(Err(unknown)),
             has_been_connected: AtomicBool::new(false),
+            wanted: Notify::new(),
             changed: changed.clone(),
         });
         let own = &setup.runtimes.own;
@@ -73,10 +76,14 @@ impl Watched {
         }
     }
 
-    /// Sends a command. Without a connection, the error says why there is none.
+    /// Sends a command. Without a connection, the error says why there is none, and the sentinel is tried at once: whoever
+    /// has just lost the primary must learn soon whether there is another one.
     pub(super) async fn ask(&self, words: &[&[u8]]) -> CallOutcome {
-        let connection = self.state.connection.lock().clone()?;
-        connection.command(words, ANSWER_MAX).await
+        let connection = self.state.connection.lock().clone();
+        if connection.is_err() {
+            self.state.wanted.notify_one();
+        }
+        connection?.command(words, ANSWER_MAX).await
     }
 
     /// Whether the sentinel counts towards the majority. Sentinels may list addresses that clients cannot reach.
@@ -112,7 +119,12 @@ async fn watch(state: Arc<State>, setup: Setup) {
             state.changed.notify_one();
         }
         pacer.nothing_new();
-        pacer.rest().await;
+        sleep(PAUSE_MIN).await;
+        tokio::select! {
+            biased;
+            () = state.wanted.notified() => {}
+            () = pacer.rest() => {}
+        }
     }
 }
 
