@@ -40,7 +40,7 @@ impl ClientBuilder {
     /// - [`Error::Requirements`]: the deployment gives less than required.
     /// - [`Error::Unavailable`]: no server answered within the connect timeout.
     /// - [`Error::Protocol`]: the server refused the user, the password, the database, scripts, or to wait for the
-    ///   copies of a [`durability`](ClientBuilder::durability) or a [`failover`](ClientBuilder::failover).
+    ///   copies of a [`durability`](ClientBuilder::durability).
     pub async fn connect(self) -> Result<Client, Error> {
         self.connect_to(IfUnreachable::Fail).await
     }

@@ -115,9 +115,10 @@ impl EmbeddedRedis {
     /// Restarts the server without its data: all locks, fencing tokens and numbers of permits are gone.
     ///
     /// All connections break and are made again at once. The clients find a server with another run id, and ask it
-    /// for all of their holds: each guard is lost with [`LossReason::Gone`], and its [`run`] stops. Waiters ask again,
-    /// and one gets the lock. A semaphore without a [limit] refuses acquisitions with [`Error::NoPermits`]. The events
-    /// are *a connection was lost*, *a connection was made again* and *the lock was lost*.
+    /// for all of their holds: each guard is lost with [`LossReason::Gone`], and its [`run`] stops. Waiters ask again
+    /// after the [`failover_grace`], and one gets the lock. A semaphore without a [limit] refuses acquisitions with
+    /// [`Error::NoPermits`]. The events are *a connection was lost*, *a connection was made again* and *the lock was
+    /// lost*.
     ///
     /// # Examples
     ///
@@ -146,6 +147,7 @@ impl EmbeddedRedis {
     /// ```
     ///
     /// [`Error::NoPermits`]: crate::Error::NoPermits
+    /// [`failover_grace`]: crate::ClientBuilder::failover_grace
     /// [`LossReason::Gone`]: crate::LossReason::Gone
     /// [limit]: crate::Semaphore::with_limit
     /// [`run`]: crate::LockGuard::run
@@ -199,9 +201,10 @@ impl EmbeddedRedis {
     /// taken since then is free, and one that was released since then is held again until its lease ends.
     ///
     /// The clients ask the new primary for all of their holds. A guard whose key is there goes on. The others are lost
-    /// with [`LossReason::Gone`]. Until they know, another client may get the lock: two holders, as on a real
-    /// deployment. Only a [fencing token](crate::guide::fencing) keeps their writes apart. The events are *a connection
-    /// was lost*, *a connection was made again* and, for each loss, *the lock was lost*.
+    /// with [`LossReason::Gone`]. Nobody gets a lock before the [`failover_grace`] is over. With a grace of zero, or for a
+    /// new client, there may be two holders for a moment. Only a [fencing token](crate::guide::fencing) keeps their writes
+    /// apart. The events are *a connection was lost*, *a connection was made again* and, for each loss, *the lock was
+    /// lost*.
     ///
     /// # Examples
     ///
@@ -220,13 +223,14 @@ impl EmbeddedRedis {
     /// let new = ours.lock("orders:42").lock().await?;
     ///
     /// redis.fail_over();
-    /// let _second = theirs.lock("orders:42").lock().await?; // the new primary knows of no holder
-    /// assert_eq!(new.ended().await, Ended::Lost(LossReason::Gone));
+    /// assert_eq!(new.ended().await, Ended::Lost(LossReason::Gone)); // the new primary does not know it
+    /// let _second = theirs.lock("orders:42").lock().await?; // after the grace
     /// old.unlock().await?;
     /// # Ok(())
     /// # }
     /// ```
     ///
+    /// [`failover_grace`]: crate::ClientBuilder::failover_grace
     /// [`LossReason::Gone`]: crate::LossReason::Gone
     pub fn fail_over(&self) {
         self.engine.fail_over();

@@ -43,7 +43,6 @@ pub(super) struct Context {
     pub(super) lease: Duration,
     pub(super) command_timeout: Duration,
     pub(super) durability: Option<Durability>,
-    /// The copies are those of registrations.
     /// The key for which rights were checked.
     pub(super) key: String,
 }
