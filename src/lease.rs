@@ -123,7 +123,8 @@ impl Lease {
 pub enum HoldState {
     /// The lock is held at least until the deadline.
     Held,
-    /// Renewals are failing. The deadline has not passed, so no other owner can hold the lock yet.
+    /// The server is out of reach, another one serves the key, or renewals are failing. The deadline has not passed, so no
+    /// other owner can hold the lock yet, unless the server has lost the hold.
     Uncertain,
     /// The hold has ended, and others may hold the lock.
     Lost,

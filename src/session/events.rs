@@ -69,6 +69,10 @@ impl TransportEvents for Reported {
         telemetry::connection_lost(server, why);
     }
 
+    fn out_of_reach(&self, concerns: &dyn Fn(&str) -> bool) {
+        self.watchdog.doubts(concerns);
+    }
+
     fn reconnected(&self, server: &dyn Display) {
         telemetry::reconnected(server);
     }

@@ -211,6 +211,9 @@ pub trait TransportEvents: Send + Sync + 'static {
     fn refused(&self, _channel: &str) {}
     /// A connection to this server was lost. `_why` is the reason.
     fn disconnected(&self, _server: &dyn Display, _why: &dyn Display) {}
+    /// The connection that carries the renewals of the keys for which `concerns` returns true was lost. Their server may be
+    /// another one by now.
+    fn out_of_reach(&self, _concerns: &dyn Fn(&str) -> bool) {}
     /// A connection to this server has replaced a lost one.
     fn reconnected(&self, _server: &dyn Display) {}
     /// The lane has a connection again after a loss, to the server of the keys for which `concerns` returns true. The

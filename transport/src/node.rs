@@ -300,7 +300,7 @@ fn supervisors(shared: &Arc<Shared>) -> [Supervisor; 3] {
         shared: shared.clone(),
         role,
         driven_by,
-        pacer: Pacer::new(PAUSE_MIN, PAUSE_MAX).eager_for(shared.setup.timing.grace),
+        pacer: Pacer::new(PAUSE_MIN, PAUSE_MAX).eager_for(shared.setup.timing.eager()),
     };
     [
         supervisor(PILOT, DrivenBy::OwnThread),

@@ -29,6 +29,7 @@ pub struct Timing {
 
 const PROBE_MIN: Duration = Duration::from_millis(100);
 const PROBE_MAX: Duration = Duration::from_secs(1);
+const EAGER_MAX: Duration = Duration::from_secs(10);
 
 impl Timing {
     /// How often a connection is looked at, and how many looks after a PING it is given up if nothing has come. Together
@@ -40,6 +41,12 @@ impl Timing {
             look,
             u32::try_from(looks).unwrap_or(u32::MAX).max(LOOKS_MIN),
         )
+    }
+
+    /// For how long a lost server is tried often. Who has set a long grace waits for the end of the leases, and not for
+    /// those that come back.
+    pub(crate) fn eager(&self) -> Duration {
+        self.grace.min(EAGER_MAX)
     }
 
     /// The longest silence until a connection is given up.

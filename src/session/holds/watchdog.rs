@@ -226,6 +226,16 @@ impl Watchdog {
         self.arm_all(&holds);
     }
 
+    /// The server of these keys is out of reach. Another one may take its place, and give their locks to somebody else. So
+    /// the holds are uncertain until a server has confirmed them.
+    pub(crate) fn doubts(&self, concerns: &dyn Fn(&str) -> bool) {
+        for hold in self.concerned(concerns) {
+            if hold.must_be_verified() {
+                hold.report_uncertain();
+            }
+        }
+    }
+
     /// The server of these keys is reachable again. It may have lost its data without a change of its identity, or may
     /// not have told its identity. So each hold there is verified at once.
     pub(crate) fn verify_at_once(&self, concerns: &dyn Fn(&str) -> bool) {

@@ -104,6 +104,11 @@ impl TransportEvents for OfNode {
         self.events.disconnected(server, why);
     }
 
+    fn out_of_reach(&self, concerns: &dyn Fn(&str) -> bool) {
+        self.events
+            .out_of_reach(&|key| self.is_here(key) && concerns(key));
+    }
+
     fn reconnected(&self, server: &dyn Display) {
         self.events.reconnected(server);
     }

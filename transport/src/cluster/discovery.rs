@@ -45,7 +45,7 @@ const ASKED: usize = 3;
 /// Runs until it is dropped.
 pub(super) async fn run(shared: Arc<Shared>) {
     let at_most = (shared.setup.timing.command / 3).clamp(AT_MOST[0], AT_MOST[1]);
-    let mut pacer = Pacer::new(AT_LEAST, at_most).eager_for(shared.setup.timing.grace);
+    let mut pacer = Pacer::new(AT_LEAST, at_most).eager_for(shared.setup.timing.eager());
     let mut asked = Instant::now();
     loop {
         tokio::select! {

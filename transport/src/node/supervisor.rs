@@ -163,6 +163,9 @@ impl Supervisor {
         };
         let events = &self.shared.setup.events;
         events.disconnected(&self.shared.server(), &fault.0);
+        if self.role == PILOT {
+            events.out_of_reach(&|_| true);
+        }
         match self.role {
             // INVARIANT SLOT-1: the epoch rises here, before `end` below completes any call.
             Role::Calls(lane) => self.shared.slot(lane).disconnected(not_now(&fault)),
