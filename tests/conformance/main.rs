@@ -32,6 +32,7 @@ mod for_each_kind;
 mod forced;
 mod garbled;
 mod given_locks;
+mod grace;
 mod grouping;
 mod guard;
 mod holders;
