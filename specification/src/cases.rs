@@ -1,7 +1,7 @@
 //! What is explored: each model as it is, within stated bounds, and with each of its faults.
 
 use crate::explore::{Explorable, Explored, explore};
-use crate::failover::{self, Failover, Way};
+use crate::failover::{self, Failover, Judged};
 use crate::fair::{self, Fair};
 use crate::given::{self, Given};
 use crate::plain::{self, Plain};
@@ -75,31 +75,52 @@ pub(crate) fn large() -> Vec<Case> {
         forgets: 2,
         ..quorum_bounds()
     };
-    let session = Failover {
-        session: 4,
-        promotions: 2,
-        ..failover_bounds(Way::Reclaim)
+    let copies = Failover {
+        copies: true,
+        nodes: 3,
+        changes: 2,
+        lease: 2,
+        ..failover_bounds()
     };
     let clients = Failover {
         clients: 3,
-        ..failover_bounds(Way::Reclaim)
+        ..grace_bounds(2)
     };
     let replicas = Failover {
         nodes: 3,
-        ..failover_bounds(Way::Reclaim)
+        ..apart(trust_bounds(3))
     };
-    vec![
+    let at_once = Failover {
+        changes: 2,
+        ..trust_bounds(4)
+    };
+    let lag = Failover {
+        changes: 2,
+        ..lag_bounds(4)
+    };
+    let failovers = [
+        (
+            "each grant waits for two replicas of two, two changes",
+            copies,
+        ),
+        ("grace > silence, three clients", clients),
+        (
+            "grace > silence + reconnect, two replicas, two changes",
+            replicas,
+        ),
+        (
+            "grace > 2 × silence + reconnect, two changes at once",
+            at_once,
+        ),
+        ("grace = lease + lag, two changes at once", lag),
+    ];
+    let mut cases = vec![
         Case::right(PLAIN, "two clients that acquire twice", plain),
         Case::right(FAIR, "three waiters and two of Redisson", fair),
         Case::right(QUORUM, "five of five servers, two of which forget", quorum),
-        Case::right(
-            FAILOVER,
-            "reclaim, two promotions, a session longer than a lease",
-            session,
-        ),
-        Case::right(FAILOVER, "reclaim, three clients", clients),
-        Case::right(FAILOVER, "reclaim, two replicas", replicas),
-    ]
+    ];
+    cases.extend(failovers.map(|(what, model)| Case::right(FAILOVER, what, model)));
+    cases
 }
 
 const PLAIN: &str = "plain lock";
@@ -322,65 +343,143 @@ fn quorum_cases() -> Vec<Case> {
     ]
 }
 
-fn failover_bounds(way: Way) -> Failover {
+fn failover_bounds() -> Failover {
     Failover {
-        way,
+        copies: false,
+        judged: Judged::Trusted,
         clients: 2,
         nodes: 2,
-        promotions: 1,
+        changes: 1,
+        apart: 0,
+        newcomers: true,
         lease: 3,
-        session: 2,
+        grace: 0,
+        frozen: 0,
+        silence: None,
+        reconnect: None,
+        lag: None,
         fault: None,
     }
 }
 
+fn grace_bounds(grace: u8) -> Failover {
+    Failover {
+        judged: Judged::Held,
+        newcomers: false,
+        grace,
+        frozen: 1,
+        silence: Some(1),
+        ..failover_bounds()
+    }
+}
+
+/// The same where uncertain holds count, too, and holders come back soon.
+fn trust_bounds(grace: u8) -> Failover {
+    Failover {
+        judged: Judged::Trusted,
+        reconnect: Some(1),
+        ..grace_bounds(grace)
+    }
+}
+
+/// The same where clients may notice a change at any time later, but a former primary stops writing.
+fn lag_bounds(grace: u8) -> Failover {
+    Failover {
+        judged: Judged::Trusted,
+        silence: None,
+        lag: Some(1),
+        ..grace_bounds(grace)
+    }
+}
+
+/// The second change comes when all clients have noticed the first one.
+fn apart(bounds: Failover) -> Failover {
+    Failover {
+        changes: 2,
+        apart: 3,
+        ..bounds
+    }
+}
+
 fn failover_cases() -> Vec<Case> {
-    use failover::Fault as F;
-    let of = failover_bounds;
-    let all = Failover {
+    let right = |what, model| Case::right(FAILOVER, what, model);
+    let wrong = |what, model| Case::wrong(FAILOVER, what, model);
+    let copies = Failover {
+        copies: true,
         nodes: 3,
-        promotions: 2,
-        ..of(Way::CopiesOfEach)
+        lease: 2,
+        ..failover_bounds()
     };
     let one = Failover {
-        nodes: 3,
-        fault: Some(F::OneCopyIsMissing),
-        ..of(Way::CopiesOfEach)
+        fault: Some(failover::Fault::OneCopyIsMissing),
+        ..copies.clone()
     };
-    let faults = [
-        F::OneCopyIsMissing,
-        F::RenewsInGrace,
-        F::GraceEndsEarly,
-        F::SessionRevivesHold,
+    let at_once = Failover {
+        changes: 2,
+        ..trust_bounds(3)
+    };
+    let late = Failover {
+        silence: None,
+        ..grace_bounds(2)
+    };
+    let noticed = "two changes, the second when all have noticed the first";
+    let mut cases = vec![
+        wrong("nothing is done", failover_bounds()),
+        right("each grant waits for two replicas of two", copies),
+        wrong("each grant waits for one replica of two", one),
+        right("grace > silence", grace_bounds(2)),
+        wrong("grace = silence", grace_bounds(1)),
+        right("grace > silence + reconnect", trust_bounds(3)),
+        wrong("grace = silence + reconnect", trust_bounds(2)),
+        right(noticed, apart(trust_bounds(3))),
+        wrong("two changes at once", at_once),
+        wrong("clients notice a change late", late),
+        right("they do, and grace = lease + lag", lag_bounds(4)),
+        wrong("they do, and grace = lease", lag_bounds(3)),
+        wrong("they do, and grace = lag", lag_bounds(1)),
+    ];
+    cases.extend(failover_faults());
+    cases
+}
+
+fn failover_faults() -> Vec<Case> {
+    use failover::Fault as F;
+    let wrong = |what: &str, model| Case::wrong(FAILOVER, what, model);
+    let with = |fault| Failover {
+        fault: Some(fault),
+        ..grace_bounds(2)
+    };
+    let begins = Failover {
+        newcomers: true,
+        ..grace_bounds(2)
+    };
+    let at_once = Failover {
+        frozen: 0,
+        ..grace_bounds(2)
+    };
+    let given = Failover {
+        clients: 3,
+        lease: 2,
+        ..with(F::GiftCountsInGrace)
+    };
+    let kept = Failover {
+        fault: Some(F::IdentityIsKept),
+        ..apart(trust_bounds(3))
+    };
+    let others = [
+        F::VerifiesLate,
+        F::VerifiesWithoutRenewal,
+        F::CountsFromTheLoss,
         F::GoesBack,
-        F::MovesWhenAnswered,
-        F::LateGrantCounts,
-        F::IdentityIsKept,
     ];
     let mut cases = vec![
-        Case::wrong(FAILOVER, "nothing is done", of(Way::Nothing)),
-        Case::right(
-            FAILOVER,
-            "each grant waits for two replicas of two, two promotions",
-            all,
-        ),
-        Case::wrong(FAILOVER, "each grant waits for one replica of two", one),
-        Case::right(
-            FAILOVER,
-            "reclaim, two promotions",
-            Failover {
-                promotions: 2,
-                ..of(Way::Reclaim)
-            },
-        ),
+        wrong("a process begins after the change", begins),
+        wrong("a renewal counts at once", at_once),
+        wrong("`GiftCountsInGrace`, three clients", given),
+        wrong("`IdentityIsKept`, two changes", kept),
     ];
-    cases.extend(faults.map(|fault| {
-        let model = Failover {
-            promotions: 2,
-            fault: Some(fault),
-            ..of(Way::Reclaim)
-        };
-        Case::wrong(FAILOVER, &format!("reclaim, `{fault:?}`"), model)
-    }));
+    for fault in others {
+        cases.push(wrong(&format!("{fault:?}"), with(fault)));
+    }
     cases
 }

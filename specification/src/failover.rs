@@ -1,107 +1,117 @@
-//! The failover of a primary whose copies are asynchronous, and three ways to live with it.
+//! The failover of a primary whose copies are asynchronous, and two ways to live with it.
 //!
 //! # The system
 //!
-//! One primary has replicas. A write reaches a replica some time later, or never ([`Step::Copy`]). At any moment a
-//! replica may be promoted, whatever it has ([`Step::Promote`]). The former primary does not know, and goes on serving
-//! the clients that are connected to it. Later it becomes a replica of the new primary and takes its data
-//! ([`Step::Follow`]). Each promotion gives the new primary a new *identity*, which its scripts can read. A connection to a
-//! former primary stays open, also while the server is a replica and when it is promoted again.
+//! One primary has replicas. A write reaches a replica some time later, or never ([`Step::Copy`]). The primary *changes*
+//! when another server is promoted, whatever data it has ([`Step::Promote`]), and when it restarts, with its data or without
+//! ([`Step::Restart`], [`Step::Forget`]). Each change gives the primary a new *identity*. A former primary does not know that
+//! it was replaced, and goes on serving the clients that are connected to it. Later it may follow the new primary and take
+//! its data ([`Step::Follow`]).
 //!
-//! Clients take one lock. A client *trusts* its hold as long as it may be in the critical section. At most one client
-//! may trust its hold at a time.
+//! Clients take one lock. A client *trusts* its hold as long as it may be in the critical section. Its guard says *held*
+//! until the client notices that its connection is gone, then *uncertain* until a primary has confirmed the hold. Each
+//! acquisition has a field of its own. A client that is refused is listed. A release hands the lock over to the listed
+//! client, and sends it a message.
 //!
-//! # The ways
+//! # Copies of each grant
 //!
-//! [`Way::Nothing`]: a grant counts when the primary says so. Two clients may hold the lock after a failover.
+//! A grant and a renewal count when all replicas have them. No server may lose its data.
 //!
-//! [`Way::CopiesOfEach`]: a grant and a renewal count when all replicas have them.
+//! # A grace
 //!
-//! [`Way::Reclaim`]: after a failover, nobody new gets the lock until the former holders have come.
-//! - Every client has a *session* at the primary. It is renewed by a write that all replicas must have. A hold counts only
-//!   while the session of its client lasts, and what ended with a session does not come back with the next one.
-//! - A *marker* in the data has the identity of the primary whose data is complete. Each script compares it with the
-//!   identity of the server that runs it. If they differ, the primary is in *grace*: it grants nothing and renews nothing.
-//! - A session is for one primary: calls name its identity, and a script refuses those for another one. Primaries are
-//!   numbered in the data, each one higher than the one whose data it has. A session moves to a primary in grace with a
-//!   higher number, and a grant of the former one that arrives then does not count. It moves nowhere else: a client that
-//!   meets another primary waits until its session is over, and registers anew.
-//! - In grace each client *verifies*: it writes its hold back, and removes what it no longer holds. If the data has another
-//!   holder, that one does not trust its hold any more, because at most one client trusts its hold. Its session has moved
-//!   before, so it does not matter whether it hears the answer.
-//! - Grace ends when every client with a session has verified, or when it has lasted as long as a session. Sessions
-//!   of clients that have not verified end then.
+//! Nobody acquires the lock on a server that has just become the primary.
+//! - A client that reaches another primary than the last one that it used sends no acquisition there for the *grace*,
+//!   counted from that moment. Going back to a former primary is a change, too. The first primary that a client ever reaches
+//!   is none.
+//! - Before anything else, it verifies its hold there by a renewal. A hold that this primary does not have is lost.
+//! - Renewals and releases are not delayed. But at the beginning of the grace, a renewal does not move the deadline of the
+//!   guard. The former primary may still count the former lease, and grant the lock to another client when that ends.
+//! - A release that a former primary confirmed is repeated at the new one, which may not have it.
+//! - A message that hands over the lock counts only if its client was refused on the same connection. In a grace it has not
+//!   asked there, so it asks again afterwards.
 //!
 //! # What the model assumes
 //!
-//! Clocks run at the same speed. The number of replicas that can be promoted is known, and a session needs all of them.
-//! Clients connect to any server, at any time.
-
-use std::collections::BTreeSet;
+//! Clocks run at the same speed. All connections to a former primary end before `silence` has passed since the change. A
+//! client with a hold and without a connection reaches a primary before `reconnect` has passed. A former primary may stop
+//! writing when `lag` has passed since the change, because it has lost its replicas (`min-replicas-max-lag`). Connecting and
+//! verifying are one step.
 
 use stateright::{Model, Property};
 
 pub(crate) type Client = usize;
 pub(crate) type Node = usize;
 
-/// What a primary is. The first one is 0, and the n-th promotion makes n.
+/// What a primary is. The first one is 0, and the n-th change makes n.
 pub(crate) type Identity = u8;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Way {
-    Nothing,
-    CopiesOfEach,
-    Reclaim,
-}
 
 /// A rule that is left out, to see that the model needs it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// A write counts although one replica does not have it.
+    /// A write counts although the last replica does not have it.
     OneCopyIsMissing,
-    /// A primary in grace renews holds.
-    RenewsInGrace,
-    /// Grace ends before all have verified.
-    GraceEndsEarly,
-    /// A new session brings back what ended with the former one.
-    SessionRevivesHold,
-    /// A session moves to any primary.
+    /// A client takes its hold along to another primary, and verifies it at the next renewal.
+    VerifiesLate,
+    /// A client verifies its hold by a look, which leaves the lease in Redis as it is.
+    VerifiesWithoutRenewal,
+    /// A client counts the grace from the loss of its connection.
+    CountsFromTheLoss,
+    /// A primary that the client has used before is no change, and ends its grace.
     GoesBack,
-    /// A session moves when its client hears the answer, and the answer is lost.
-    MovesWhenAnswered,
-    /// A grant of the former primary counts although its successor has been called since.
-    LateGrantCounts,
-    /// A promoted server keeps the identity that it had as a primary before.
+    /// A server that is promoted again keeps the identity that it had as a primary before.
     IdentityIsKept,
+    /// A message hands the lock over to a client that was not refused on this connection.
+    GiftCountsInGrace,
+}
+
+/// What may not overlap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Judged {
+    Trusted,
+    Held,
 }
 
 #[derive(Clone, Debug)]
 pub(crate) struct Failover {
-    pub(crate) way: Way,
+    /// Whether a grant and a renewal wait for copies.
+    pub(crate) copies: bool,
+    pub(crate) judged: Judged,
     pub(crate) clients: usize,
     pub(crate) nodes: usize,
-    pub(crate) promotions: Identity,
-    /// In steps of time.
+    /// How often the primary changes.
+    pub(crate) changes: Identity,
+    /// The least time between two changes, in steps like all times below.
+    pub(crate) apart: u8,
+    /// Whether processes begin that have used no primary.
+    pub(crate) newcomers: bool,
     pub(crate) lease: u8,
-    pub(crate) session: u8,
+    pub(crate) grace: u8,
+    /// For how long of its grace a client does not count renewals.
+    pub(crate) frozen: u8,
+    /// `None` if clients may notice a change at any time later.
+    pub(crate) silence: Option<u8>,
+    /// `None` if holders may come back at any time later.
+    pub(crate) reconnect: Option<u8>,
+    /// `None` if a former primary goes on writing.
+    pub(crate) lag: Option<u8>,
     pub(crate) fault: Option<Fault>,
+}
+
+/// The field of a client's acquisition.
+#[derive(Clone, Copy, Debug, Hash, PartialEq, Eq)]
+pub(crate) enum Field {
+    Latest(Client),
+    Ended(Client),
 }
 
 /// What a primary has and its replicas copy.
 #[derive(Clone, Debug, Default, Hash, PartialEq, Eq)]
 pub(crate) struct Data {
-    pub(crate) holder: Option<Client>,
+    holder: Option<Field>,
     /// The rest of the holder's lease.
-    pub(crate) lease: u8,
-    pub(crate) marker: Identity,
-    /// The number of that primary.
-    pub(crate) number: u8,
-    /// The identity of the primary whose grace has begun, and the rest of it.
-    pub(crate) grace: Option<(Identity, u8)>,
-    /// Clients with a session.
-    pub(crate) known: BTreeSet<Client>,
-    /// Clients that have verified in this grace.
-    pub(crate) verified: BTreeSet<Client>,
+    lease: u8,
+    /// The client that was refused. The list ends with the lock.
+    listed: Option<Client>,
 }
 
 #[derive(Clone, Copy, Debug, Hash, PartialEq, Eq)]
@@ -112,33 +122,38 @@ pub(crate) enum Role {
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq)]
 pub(crate) struct Server {
-    pub(crate) role: Role,
-    /// What it was as a primary for the first time, if identities are kept.
-    pub(crate) was: Option<Identity>,
-    pub(crate) data: Data,
+    role: Role,
+    /// The identity that clients read.
+    name: Option<Identity>,
+    data: Data,
 }
 
 #[derive(Clone, Copy, Debug, Default, Hash, PartialEq, Eq)]
 pub(crate) struct Process {
-    pub(crate) connection: Option<Node>,
-    /// The rest of its session, as the client knows it.
-    pub(crate) session: u8,
-    /// A grant whose reply is on its way: what is left of the lease.
-    pub(crate) granted: u8,
-    /// The rest of its hold. The client trusts nothing else.
-    pub(crate) hold: u8,
+    connection: Option<(Node, Identity)>,
+    /// How long it has had a hold and no connection.
+    away: u8,
+    /// The last primary that it used.
+    last: Option<Identity>,
+    /// The rest of its grace.
+    grace: u8,
+    /// Whether it was refused on this connection.
+    was_refused: bool,
+    /// The reply or the message about a grant is in flight: what is left of the lease.
+    granted: u8,
+    /// The rest of its hold.
+    hold: u8,
     /// The primary that granted it.
-    pub(crate) granted_by: Identity,
-    /// The primary that its session is for, and its number.
-    pub(crate) of: (Identity, u8),
+    granted_by: Identity,
 }
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq)]
 pub(crate) struct State {
-    pub(crate) servers: Vec<Server>,
-    pub(crate) processes: Vec<Process>,
-    /// Which server was promoted last, and as what.
-    pub(crate) newest: (Node, Identity),
+    servers: Vec<Server>,
+    processes: Vec<Process>,
+    newest: (Node, Identity),
+    /// For each former primary, the time since it was replaced, as far as something depends on it.
+    replaced: Vec<u8>,
 }
 
 #[derive(Clone, Copy, Debug, Hash, PartialEq, Eq)]
@@ -149,24 +164,24 @@ pub(crate) enum Step {
     Copy(Node),
     /// A replica becomes the primary.
     Promote(Node),
+    /// The primary restarts with its data.
+    Restart,
+    /// The primary restarts without its data.
+    Forget,
     /// A server follows the newest primary and takes its data.
     Follow(Node),
+    /// A process ends, and one that has used no primary takes its place.
+    Begin(Client),
     Connect(Client, Node),
-    /// A client ends, and one that knows nothing takes its place.
-    Crash(Client),
-    /// A client begins or renews its session. If a copy may be missing, that of this node is.
-    Register(Client, Node),
-    /// The primary grants the lock. If a copy may be missing, that of this node is.
-    Acquire(Client, Node),
-    /// The reply to that arrives.
+    /// A client notices that its connection is gone.
+    Disconnect(Client),
+    /// The primary grants the lock, or refuses it and lists the client.
+    Acquire(Client),
+    /// The reply or the message about a grant arrives.
     Learn(Client),
-    Renew(Client, Node),
+    Renew(Client),
+    /// A client ends its hold, or repeats the release of an earlier one.
     Release(Client),
-    /// A session moves to a later primary, which is in grace.
-    Move(Client),
-    Verify(Client),
-    /// A client finds that grace is over, and says so in the marker.
-    EndGrace(Client),
 }
 
 impl Failover {
@@ -174,87 +189,98 @@ impl Failover {
         self.fault == Some(fault)
     }
 
-    /// Whether the client may be in the critical section.
-    pub(crate) fn trusts(&self, process: &Process) -> bool {
-        process.hold > 0 && (self.way != Way::Reclaim || process.session > 0)
+    /// Whether the hold may not overlap with another one.
+    fn is_judged(&self, process: &Process) -> bool {
+        process.hold > 0 && (self.judged == Judged::Trusted || process.connection.is_some())
     }
 
-    /// The primary that a client reaches, and what its scripts read as its identity.
-    fn primary(state: &State, client: Client) -> Option<(Node, Identity)> {
-        let node = state.processes[client].connection?;
-        let server = &state.servers[node];
-        match server.role {
-            Role::Primary(identity) => Some((node, server.was.unwrap_or(identity))),
-            Role::ReplicaOf(_) => None,
+    /// Whether a primary was replaced longer ago than that.
+    fn is_past(state: &State, identity: Identity, limit: Option<u8>) -> bool {
+        let replaced = state.replaced.get(usize::from(identity)).copied();
+        limit.is_some() && replaced > limit
+    }
+
+    /// The primary that answers the client, and takes its writes.
+    fn primary(&self, state: &State, client: Client) -> Option<Node> {
+        let (node, identity) = state.processes[client].connection?;
+        let is_there = state.servers[node].role == Role::Primary(identity);
+        (is_there && !Self::is_past(state, identity, self.lag)).then_some(node)
+    }
+
+    /// Sends all that the primary has to its replicas if the last write needs it, and says whether that write counts.
+    fn is_copied(&self, state: &mut State, primary: Node) -> bool {
+        if !self.copies {
+            return true;
         }
-    }
-
-    /// Whether the client has a session that is for this primary, where sessions are needed.
-    fn has_session(&self, process: &Process, identity: Identity) -> bool {
-        self.way != Way::Reclaim || process.session > 0 && process.of.0 == identity
-    }
-
-    /// Whether the primary that calls itself so grants and renews.
-    fn is_open(&self, data: &Data, identity: Identity) -> bool {
-        self.way != Way::Reclaim || data.marker == identity
-    }
-
-    /// Sends all that the primary has to its replicas, and says whether so many have it that the last write counts.
-    fn wait_for_copies(&self, state: &mut State, primary: Node, missing: Node) -> bool {
         let data = state.servers[primary].data.clone();
-        let may_miss = self.has(Fault::OneCopyIsMissing);
-        let mut copies = 0;
-        for (node, server) in state.servers.iter_mut().enumerate() {
-            if server.role == Role::ReplicaOf(primary) && !(may_miss && node == missing) {
+        let needed = self.nodes - usize::from(self.has(Fault::OneCopyIsMissing));
+        let mut copies = 1;
+        for server in &mut state.servers[..needed] {
+            if server.role == Role::ReplicaOf(primary) {
                 server.data = data.clone();
                 copies += 1;
             }
         }
-        copies + usize::from(may_miss) >= self.nodes - 1
+        copies >= needed
     }
 
-    fn tick(state: &mut State) {
-        let pass = |left: &mut u8| *left = left.saturating_sub(1);
-        for server in &mut state.servers {
-            let data = &mut server.data;
-            pass(&mut data.lease);
+    fn tick(&self, state: &mut State) -> Option<()> {
+        let longest = self.silence.max(self.lag).map_or(0, |limit| limit + 1);
+        for replaced in &mut state.replaced {
+            *replaced = (*replaced + 1).min(longest.max(self.apart));
+        }
+        for Server { data, .. } in &mut state.servers {
+            data.lease = data.lease.saturating_sub(1);
             if data.lease == 0 {
-                data.holder = None;
-            }
-            if let Some((_, left)) = &mut data.grace {
-                pass(left);
+                *data = Data::default();
             }
         }
-        for process in &mut state.processes {
-            pass(&mut process.session);
-            pass(&mut process.granted);
-            pass(&mut process.hold);
+        for client in 0..self.clients {
+            let process = &mut state.processes[client];
+            process.grace = process.grace.saturating_sub(1);
+            process.granted = process.granted.saturating_sub(1);
+            if process.hold == 1 {
+                Self::end(state, client);
+            } else if process.hold > 0 {
+                process.hold -= 1;
+                let is_away = process.connection.is_none() && self.reconnect.is_some();
+                process.away += u8::from(is_away);
+            }
         }
+        let is_late = |process: &Process| match process.connection {
+            Some((_, identity)) => Self::is_past(state, identity, self.silence),
+            None => self.reconnect.is_some_and(|limit| process.away > limit),
+        };
+        (!state.processes.iter().any(is_late)).then_some(())
     }
 
     fn copy(state: &mut State, replica: Node) -> Option<()> {
         let Role::ReplicaOf(primary) = state.servers[replica].role else {
             return None;
         };
-        if !matches!(state.servers[primary].role, Role::Primary(_)) {
-            return None;
-        }
         state.servers[replica].data = state.servers[primary].data.clone();
         Some(())
     }
 
-    fn promote(&self, state: &mut State, replica: Node) -> Option<()> {
+    fn promote(&self, state: &mut State, node: Node) -> Option<()> {
         let identity = state.newest.1 + 1;
-        if identity > self.promotions || !matches!(state.servers[replica].role, Role::ReplicaOf(_))
-        {
+        let is_soon = |replaced: &u8| *replaced < self.apart;
+        if identity > self.changes || state.replaced.last().is_some_and(is_soon) {
             return None;
         }
-        state.servers[replica].role = Role::Primary(identity);
-        if self.has(Fault::IdentityIsKept) {
-            state.servers[replica].was.get_or_insert(identity);
-        }
-        state.newest = (replica, identity);
+        let server = &mut state.servers[node];
+        server.role = Role::Primary(identity);
+        server.name.take_if(|_| !self.has(Fault::IdentityIsKept));
+        server.name.get_or_insert(identity);
+        state.newest = (node, identity);
+        state.replaced.push(0);
         Some(())
+    }
+
+    fn restart(&self, state: &mut State) -> Option<()> {
+        let node = state.newest.0;
+        state.servers[node].name = None;
+        self.promote(state, node)
     }
 
     fn follow(state: &mut State, node: Node) -> Option<()> {
@@ -263,154 +289,131 @@ impl Failover {
             return None;
         }
         state.servers[node].role = Role::ReplicaOf(newest);
-        state.servers[node].data = state.servers[newest].data.clone();
+        Self::copy(state, node)
+    }
+
+    fn connect(&self, state: &mut State, client: Client, node: Node) -> Option<()> {
+        let server = state.servers[node].clone();
+        let Role::Primary(identity) = server.role else {
+            return None;
+        };
+        let is_past = |limit| Self::is_past(state, identity, limit);
+        let is_connected = state.processes[client].connection == Some((node, identity));
+        if is_connected || is_past(self.silence) || is_past(self.lag) {
+            return None;
+        }
+        self.disconnect(state, client);
+        let process = &mut state.processes[client];
+        process.connection = Some((node, identity));
+        process.away = 0;
+        if self.has(Fault::GoesBack) && process.last > server.name {
+            process.grace = 0;
+        } else {
+            let last = std::mem::replace(&mut process.last, server.name);
+            if last.is_some() && last != server.name && !self.has(Fault::CountsFromTheLoss) {
+                process.grace = self.grace;
+            }
+        }
+        let has_it = server.data.holder == Some(Field::Latest(client));
+        let looks = has_it && self.has(Fault::VerifiesWithoutRenewal);
+        if !looks && !self.has(Fault::VerifiesLate) {
+            self.renew(state, client);
+        }
         Some(())
     }
 
-    fn connect(state: &mut State, client: Client, node: Node) {
+    fn disconnect(&self, state: &mut State, client: Client) -> Option<()> {
         let process = &mut state.processes[client];
-        process.connection = Some(node);
-        process.granted = 0;
-    }
-
-    fn register(&self, state: &mut State, client: Client, missing: Node) -> Option<()> {
-        let (node, identity) = Self::primary(state, client)?;
-        let data = &mut state.servers[node].data;
-        let process = &mut state.processes[client];
-        let is_new = process.session == 0;
-        let may = self.is_open(data, identity) || data.verified.contains(&client);
-        if self.way != Way::Reclaim || !may || !is_new && process.of.0 != identity {
-            return None;
-        }
-        data.known.insert(client);
-        if is_new && !self.has(Fault::SessionRevivesHold) {
-            (process.hold, process.granted) = (0, 0);
-        }
-        let number = number(data, identity);
-        if self.wait_for_copies(state, node, missing) {
-            let process = &mut state.processes[client];
-            (process.session, process.of) = (self.session, (identity, number));
+        process.connection.take()?;
+        (process.was_refused, process.granted) = (false, 0);
+        if self.has(Fault::CountsFromTheLoss) {
+            process.grace = self.grace;
         }
         Some(())
     }
 
-    fn acquire(&self, state: &mut State, client: Client, missing: Node) -> Option<()> {
-        let (node, identity) = Self::primary(state, client)?;
-        let process = state.processes[client];
-        let data = &mut state.servers[node].data;
-        let is_free = data.holder.is_none_or(|holder| holder == client);
-        if process.hold + process.granted > 0
-            || !self.has_session(&process, identity)
-            || !is_free
-            || !self.is_open(data, identity)
-        {
+    fn acquire(&self, state: &mut State, client: Client) -> Option<()> {
+        let node = self.primary(state, client)?;
+        let (data, field) = (&mut state.servers[node].data, Field::Latest(client));
+        let process = &mut state.processes[client];
+        if process.hold + process.granted + process.grace > 0 {
             return None;
         }
-        data.holder = Some(client);
-        data.lease = self.lease;
-        if self.way != Way::CopiesOfEach || self.wait_for_copies(state, node, missing) {
+        process.was_refused = data.holder.is_some_and(|holder| holder != field);
+        if process.was_refused {
+            process.was_refused = *data.listed.get_or_insert(client) == client;
+            return Some(());
+        }
+        data.listed.take_if(|listed| *listed == client);
+        (data.holder, data.lease) = (Some(field), self.lease);
+        if self.is_copied(state, node) {
             state.processes[client].granted = self.lease;
-            state.processes[client].granted_by = identity;
         }
         Some(())
     }
 
-    fn renew(&self, state: &mut State, client: Client, missing: Node) -> Option<()> {
-        let (node, identity) = Self::primary(state, client)?;
-        let process = &state.processes[client];
-        let data = &mut state.servers[node].data;
-        let renews = self.is_open(data, identity) && self.has_session(process, identity);
-        if !self.trusts(process)
-            || data.holder != Some(client)
-            || !(renews || self.has(Fault::RenewsInGrace))
-        {
+    fn learn(state: &mut State, client: Client) -> Option<()> {
+        let process = &mut state.processes[client];
+        let (_, identity) = process.connection.filter(|_| process.granted > 0)?;
+        process.hold = std::mem::take(&mut process.granted);
+        process.granted_by = identity;
+        Some(())
+    }
+
+    fn renew(&self, state: &mut State, client: Client) -> Option<()> {
+        let node = self.primary(state, client)?;
+        let (data, process) = (&mut state.servers[node].data, state.processes[client]);
+        if process.hold == 0 {
             return None;
         }
+        if data.holder != Some(Field::Latest(client)) {
+            Self::end(state, client);
+            return Some(());
+        }
         data.lease = self.lease;
-        if self.way != Way::CopiesOfEach || self.wait_for_copies(state, node, missing) {
+        let is_frozen = process.grace + self.frozen > self.grace;
+        if self.is_copied(state, node) && !is_frozen {
             state.processes[client].hold = self.lease;
         }
         Some(())
     }
 
-    fn release(state: &mut State, client: Client) -> Option<()> {
-        let (node, _) = Self::primary(state, client)?;
-        if state.processes[client].hold == 0 {
-            return None;
+    /// Ends the hold, or repeats the release of an earlier one. Hands the lock over if the client that is listed hears of it.
+    fn release(&self, state: &mut State, client: Client) -> Option<()> {
+        let node = self.primary(state, client)?;
+        if state.processes[client].hold > 0 {
+            Self::end(state, client);
         }
-        state.processes[client].hold = 0;
-        remove(&mut state.servers[node].data, client);
-        Some(())
-    }
-
-    fn move_on(&self, state: &mut State, client: Client) -> Option<()> {
-        let (node, identity) = Self::primary(state, client)?;
-        let process = &mut state.processes[client];
-        let data = &state.servers[node].data;
-        let number = number(data, identity);
-        let is_later = number > process.of.1 || self.has(Fault::GoesBack);
-        let may_move = process.session > 0 && is_later;
-        if self.is_open(data, identity) || self.has_session(process, identity) || !may_move {
-            return None;
-        }
-        process.of = (identity, number);
-        if !self.has(Fault::LateGrantCounts) {
-            process.granted = 0;
-        }
-        Some(())
-    }
-
-    fn verify(&self, state: &mut State, client: Client) -> Option<()> {
-        let (node, identity) = Self::primary(state, client)?;
-        let process = &mut state.processes[client];
         let data = &mut state.servers[node].data;
-        let may = process.session == 0
-            || process.of.0 == identity
-            || self.has(Fault::MovesWhenAnswered) && number(data, identity) > process.of.1;
-        if self.is_open(data, identity) || !may {
-            return None;
+        if data.holder != Some(Field::Ended(client)) {
+            return Some(());
         }
-        if data.grace.is_none_or(|(of, _)| of != identity) {
-            data.grace = Some((identity, self.session));
-            data.verified.clear();
+        let connection = state.processes[client].connection;
+        let hears = |next: &Client| state.processes[*next].connection == connection;
+        if let Some(next) = std::mem::take(data).listed.filter(hears) {
+            (data.holder, data.lease) = (Some(Field::Latest(next)), self.lease);
+            let process = &mut state.processes[next];
+            let was_refused = std::mem::take(&mut process.was_refused);
+            if was_refused && !self.copies
+                || process.hold == 0 && self.has(Fault::GiftCountsInGrace)
+            {
+                process.granted = self.lease;
+            }
         }
-        if self.trusts(process) {
-            data.holder = Some(client);
-            data.lease = data.lease.max(process.hold);
-        } else {
-            remove(data, client);
-        }
-        data.known.insert(client);
-        data.verified.insert(client);
         Some(())
     }
 
-    fn end_grace(&self, state: &mut State, client: Client) -> Option<()> {
-        let (node, identity) = Self::primary(state, client)?;
-        let data = &mut state.servers[node].data;
-        let (of, left) = data.grace?;
-        let is_over =
-            data.known.is_subset(&data.verified) || left == 0 || self.has(Fault::GraceEndsEarly);
-        if of != identity || !is_over {
-            return None;
+    /// The client has ended its acquisition. The next one has another field.
+    fn end(state: &mut State, client: Client) {
+        let process = &mut state.processes[client];
+        (process.hold, process.granted, process.away) = (0, 0, 0);
+        (process.granted_by, process.was_refused) = (0, false);
+        for Server { data, .. } in &mut state.servers {
+            data.listed.take_if(|listed| *listed == client);
+            if data.holder == Some(Field::Latest(client)) {
+                data.holder = Some(Field::Ended(client));
+            }
         }
-        data.number = number(data, identity);
-        data.marker = identity;
-        data.grace = None;
-        data.known = std::mem::take(&mut data.verified);
-        Some(())
-    }
-}
-
-/// The number of a primary with this data.
-fn number(data: &Data, identity: Identity) -> u8 {
-    data.number + u8::from(data.marker != identity)
-}
-
-fn remove(data: &mut Data, client: Client) {
-    if data.holder == Some(client) {
-        data.holder = None;
-        data.lease = 0;
     }
 }
 
@@ -419,105 +422,94 @@ impl Model for Failover {
     type Action = Step;
 
     fn init_states(&self) -> Vec<State> {
-        let role = |node| {
-            if node == 0 {
-                Role::Primary(0)
-            } else {
-                Role::ReplicaOf(0)
-            }
-        };
-        let server = |node| Server {
-            role: role(node),
-            was: (node == 0 && self.has(Fault::IdentityIsKept)).then_some(0),
+        let replica = Server {
+            role: Role::ReplicaOf(0),
+            name: None,
             data: Data::default(),
         };
+        let mut servers = vec![replica; self.nodes];
+        (servers[0].role, servers[0].name) = (Role::Primary(0), Some(0));
+        let process = Process {
+            connection: Some((0, 0)),
+            last: Some(0),
+            ..Process::default()
+        };
         vec![State {
-            servers: (0..self.nodes).map(server).collect(),
-            processes: vec![Process::default(); self.clients],
+            servers,
+            processes: vec![process; self.clients],
             newest: (0, 0),
+            replaced: Vec::new(),
         }]
     }
 
     fn actions(&self, _: &State, steps: &mut Vec<Step>) {
-        steps.push(Step::Tick);
+        use Step::{Acquire, Begin, Connect, Disconnect, Learn, Release, Renew};
+        steps.extend([Step::Tick, Step::Restart]);
+        steps.extend((!self.copies).then_some(Step::Forget));
         for node in 0..self.nodes {
-            steps.extend([Step::Copy(node), Step::Promote(node), Step::Follow(node)]);
+            steps.extend([Step::Copy, Step::Promote, Step::Follow].map(|step| step(node)));
         }
-        let may_miss = self.has(Fault::OneCopyIsMissing);
         for client in 0..self.clients {
-            use Step::{
-                Acquire, Connect, Crash, EndGrace, Learn, Move, Register, Release, Renew, Verify,
-            };
+            steps.extend(self.newcomers.then_some(Begin(client)));
             steps.extend((0..self.nodes).map(|node| Connect(client, node)));
-            let alone = [Crash, Learn, Release, Move, Verify, EndGrace];
-            steps.extend(alone.map(|step| step(client)));
-            for missing in 0..if may_miss { self.nodes } else { 1 } {
-                steps.extend([Register, Acquire, Renew].map(|step| step(client, missing)));
-            }
+            let others = [Disconnect, Acquire, Learn, Renew, Release];
+            steps.extend(others.map(|step| step(client)));
         }
     }
 
     fn next_state(&self, last: &State, step: Step) -> Option<State> {
         let mut state = last.clone();
         match step {
-            Step::Tick => Self::tick(&mut state),
+            Step::Tick => self.tick(&mut state)?,
             Step::Copy(node) => Self::copy(&mut state, node)?,
+            Step::Promote(node) if node == last.newest.0 => return None,
             Step::Promote(node) => self.promote(&mut state, node)?,
-            Step::Follow(node) => Self::follow(&mut state, node)?,
-            Step::Connect(client, node) => Self::connect(&mut state, client, node),
-            Step::Crash(client) => state.processes[client] = Process::default(),
-            Step::Register(client, missing) => self.register(&mut state, client, missing)?,
-            Step::Acquire(client, missing) => self.acquire(&mut state, client, missing)?,
-            Step::Learn(client) => {
-                let process = &mut state.processes[client];
-                process.hold = std::mem::take(&mut process.granted).max(process.hold);
+            Step::Restart => self.restart(&mut state)?,
+            Step::Forget => {
+                self.restart(&mut state)?;
+                state.servers[state.newest.0].data = Data::default();
             }
-            Step::Renew(client, missing) => self.renew(&mut state, client, missing)?,
-            Step::Release(client) => Self::release(&mut state, client)?,
-            Step::Move(client) => self.move_on(&mut state, client)?,
-            Step::Verify(client) => self.verify(&mut state, client)?,
-            Step::EndGrace(client) => self.end_grace(&mut state, client)?,
+            Step::Follow(node) => Self::follow(&mut state, node)?,
+            Step::Begin(client) => {
+                Self::end(&mut state, client);
+                state.processes[client] = Process::default();
+            }
+            Step::Connect(client, node) => self.connect(&mut state, client, node)?,
+            Step::Disconnect(client) => self.disconnect(&mut state, client)?,
+            Step::Acquire(client) => self.acquire(&mut state, client)?,
+            Step::Learn(client) => Self::learn(&mut state, client)?,
+            Step::Renew(client) => self.renew(&mut state, client)?,
+            Step::Release(client) => self.release(&mut state, client)?,
         }
         (state != *last).then_some(state)
     }
 
     fn properties(&self) -> Vec<Property<Self>> {
+        let invariant = match self.judged {
+            Judged::Trusted => "at most one client trusts its hold",
+            Judged::Held => "at most one guard says held",
+        };
+        let is_alone = |model: &Self, state: &State| {
+            let judged = |process: &&Process| model.is_judged(process);
+            state.processes.iter().filter(judged).count() <= 1
+        };
+        let is_taken = |model: &Self, state: &State| {
+            let is_taken = |process: &Process| {
+                process.connection == Some(state.newest) && process.granted == model.lease
+            };
+            state.newest.1 > 0 && state.processes.iter().any(is_taken)
+        };
+        let is_kept = |_: &Self, state: &State| {
+            let is_kept = |process: &Process| {
+                let is_new = process.connection == Some(state.newest);
+                is_new && process.hold > 0 && process.granted_by < state.newest.1
+            };
+            state.processes.iter().any(is_kept)
+        };
         vec![
-            Property::always(
-                "at most one client trusts its hold",
-                |model: &Self, state: &State| {
-                    state
-                        .processes
-                        .iter()
-                        .filter(|process| model.trusts(process))
-                        .count()
-                        <= 1
-                },
-            ),
-            Property::sometimes(
-                "a lock is taken after a failover",
-                |model: &Self, state: &State| {
-                    let taken_there = |process: &Process| {
-                        process.connection == Some(state.newest.0) && process.granted == model.lease
-                    };
-                    state.newest.1 > 0 && state.processes.iter().any(taken_there)
-                },
-            ),
-            Property::sometimes(
-                "a hold outlives a failover",
-                |model: &Self, state: &State| {
-                    let (node, identity) = state.newest;
-                    let data = &state.servers[node].data;
-                    let is_kept = |holder: Client| {
-                        let process = &state.processes[holder];
-                        model.trusts(process) && process.granted_by < identity
-                    };
-                    identity > 0
-                        && data.grace.is_none()
-                        && model.is_open(data, identity)
-                        && data.holder.is_some_and(is_kept)
-                },
-            ),
+            Property::always(invariant, is_alone),
+            Property::sometimes("a lock is taken after a failover", is_taken),
+            Property::sometimes("a hold outlives a failover", is_kept),
         ]
     }
 }
