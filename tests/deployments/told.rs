@@ -20,7 +20,8 @@ async fn connect(builder: ClientBuilder) -> Client {
 async fn told([holder, other]: [&Client; 2], names: &[String], heard: impl Fn() -> usize + Sync) {
     let mut guards = Vec::new();
     for name in names {
-        let taken = holder.lock(name).try_lock_now(HOUR).await;
+        // After a failover, only when the grace is over.
+        let taken = holder.lock(name).try_lock(LIMIT, HOUR).await;
         guards.push(taken.expect("it is free"));
     }
     eventually("it listens", async || heard() == 1).await;
