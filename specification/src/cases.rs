@@ -412,7 +412,7 @@ fn failover_cases() -> Vec<Case> {
     };
     let one = Failover {
         fault: Some(failover::Fault::OneCopyIsMissing),
-        ..copies.clone()
+        ..copies
     };
     let at_once = Failover {
         changes: 2,

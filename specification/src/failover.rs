@@ -71,7 +71,7 @@ pub(crate) enum Judged {
     Held,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Failover {
     /// Whether a grant and a renewal wait for copies.
     pub(crate) copies: bool,

@@ -198,6 +198,33 @@ pub(crate) struct Ran {
     pub(crate) wrong: Vec<String>,
 }
 
+/// How the servers are started.
+fn setting(arguments: &RunArguments, faults: &[&Fault], clocks: Option<&Clocks>) -> Setting {
+    let mut setting = Setting {
+        replaces: faults.iter().any(|fault| fault.replaces()),
+        ..Setting::default()
+    };
+    if let [fault] = faults
+        && fault.needs == Needs::Disk
+    {
+        let words = ["--appendonly", "yes", "--appendfsync", "always"];
+        setting.arguments.extend(words.map(str::to_owned));
+    }
+    if arguments.min_replicas {
+        let words = [
+            "--min-replicas-to-write",
+            "1",
+            "--min-replicas-max-lag",
+            "1",
+        ];
+        setting.arguments.extend(words.map(str::to_owned));
+    }
+    if let Some(clocks) = clocks {
+        setting.environment = clocks.environment("server");
+    }
+    setting
+}
+
 pub(crate) fn run(
     arguments: &RunArguments,
     seed: u64,
@@ -212,27 +239,7 @@ pub(crate) fn run(
     std::fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     let folder = folder.canonicalize().map_err(|error| error.to_string())?;
     let clocks = needs(Needs::Clocks).then(|| Clocks::prepare(&folder));
-    let replaces = faults.iter().any(|fault| fault.replaces());
-    let mut setting = Setting {
-        replaces,
-        ..Setting::default()
-    };
-    if needs(Needs::Disk) && faults.len() == 1 {
-        let words = ["--appendonly", "yes", "--appendfsync", "always"];
-        setting.arguments.extend(words.map(str::to_owned));
-    }
-    if arguments.min_replicas {
-        let words = [
-            "--min-replicas-to-write",
-            "1",
-            "--min-replicas-max-lag",
-            "1",
-        ];
-        setting.arguments.extend(words.map(str::to_owned));
-    }
-    if let Some(clocks) = &clocks {
-        setting.environment = clocks.environment("server");
-    }
+    let setting = setting(arguments, &faults, clocks.as_ref());
     let deployments = world::start(arguments.deployment, &setting);
     let history = History::default();
     let elections = Elections::watch(&deployments, &history);

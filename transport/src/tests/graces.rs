@@ -48,14 +48,14 @@ impl Deployment {
     }
 
     fn answer(&self, address: &str, words: &[String]) -> Answer {
-        let world = self.0.lock();
+        let inside = self.0.lock();
         let word = |at: usize| words.get(at).map_or("", String::as_str);
         let told = |text: &str| Answer::Reply(bulk(text));
-        if world.silent.contains(&address) {
+        if inside.silent.contains(&address) {
             return Answer::Silence;
         }
         if address.starts_with("sentinel") {
-            let (host, port) = world.primary.split_once(':').unwrap();
+            let (host, port) = inside.primary.split_once(':').unwrap();
             return match (word(0), word(1)) {
                 ("SENTINEL", "MASTER") => {
                     Answer::Reply(array(&["ip", host, "port", port].map(bulk)))
@@ -63,7 +63,7 @@ impl Deployment {
                 _ => as_usual(words),
             };
         }
-        let Some((_, says)) = world.servers.iter().find(|(at, _)| *at == address) else {
+        let Some((_, says)) = inside.servers.iter().find(|(at, _)| *at == address) else {
             return Answer::End;
         };
         match (word(0), word(1), says) {
@@ -73,7 +73,7 @@ impl Deployment {
                 "role:master\r\nmaster_replid:{id}\r\nmaster_replid2:{former}\r\n"
             )),
             ("CLUSTER", "SLOTS", _) => {
-                let slots = world.slots.iter().map(|(first, last, address, name)| {
+                let slots = inside.slots.iter().map(|(first, last, address, name)| {
                     let (host, port) = address.split_once(':').unwrap();
                     let node = array(&[bulk(host), format!(":{port}\r\n"), bulk(name)]);
                     array(&[format!(":{first}\r\n"), format!(":{last}\r\n"), node])
@@ -82,10 +82,10 @@ impl Deployment {
             }
             ("CLUSTER", "INFO", _) => told(&format!(
                 "cluster_state:ok\r\ncluster_current_epoch:{}\r\n",
-                world.epoch
+                inside.epoch
             )),
-            _ if word(0).starts_with("EVAL") && world.moved.is_some_and(|to| to != address) => {
-                Answer::Reply(format!("-MOVED 3300 {}\r\n", world.moved.unwrap()))
+            _ if word(0).starts_with("EVAL") && inside.moved.is_some_and(|to| to != address) => {
+                Answer::Reply(format!("-MOVED 3300 {}\r\n", inside.moved.unwrap()))
             }
             _ => as_usual(words),
         }
