@@ -20,8 +20,8 @@ use crate::plan::{Times, WorkerKind};
 use crate::process::Usage;
 use crate::resource::Resource;
 use crate::stalls::Stalls;
-use crate::worker::{Worker, kind};
-use crate::workload::{Target, Workload};
+use crate::worker::{Connects, Worker, kind};
+use crate::workload::Workload;
 
 /// The longest interval that the library accepts. It is longer than any wait, so the safety poll never runs.
 const NO_SAFETY_POLL: Duration = Duration::from_secs(60);
@@ -123,11 +123,8 @@ async fn run(arguments: ClientArguments) -> Result<(), String> {
         }
         for index in 0..arguments.workers {
             let number: u32 = numbers.next().expect("few workers");
-            let newcomer = (arguments.newcomers && index == 0).then(|| Newcomer {
-                arguments: arguments.clone(),
-                workload: *workload,
-                clients: first_newcomer(arguments.process, number),
-            });
+            let newcomer = (arguments.newcomers && index == 0)
+                .then(|| newcomer(&arguments, *workload, number, &log));
             let seed = arguments.seed ^ u64::from(arguments.process) << 32 ^ u64::from(number);
             let worker = Worker {
                 number,
@@ -177,28 +174,23 @@ async fn connected(arguments: &ClientArguments, log: &Log) -> Vec<Client> {
     clients
 }
 
-/// A worker that connects anew for each acquisition.
-pub(crate) struct Newcomer {
-    arguments: ClientArguments,
-    workload: Workload,
-    /// The number of its next client in the history.
-    clients: usize,
-}
-
 /// The number of a worker's first client. Those of other workers and processes are at least 10,000 apart.
 fn first_newcomer(process: u32, worker: u32) -> usize {
     usize::try_from((process * 100 + worker + 1) * 10_000).expect("few processes")
 }
 
-impl Newcomer {
-    /// The locks of a new client. `None` if it cannot connect.
-    pub(crate) async fn targets(&mut self, log: &Log) -> Option<Vec<Target>> {
-        let (url, number) = (&self.arguments.urls[0], self.clients);
-        self.clients += 1;
-        let builder = builder(&self.arguments, log, url, number, 0);
-        let client = builder.connect().await.ok()?;
-        Some(self.workload.targets(&[client]))
-    }
+/// Connects anew for each acquisition of a worker.
+fn newcomer(arguments: &ClientArguments, workload: Workload, worker: u32, log: &Log) -> Connects {
+    let (arguments, log) = (arguments.clone(), log.clone());
+    let mut client = first_newcomer(arguments.process, worker);
+    Box::new(move || {
+        let builder = builder(&arguments, &log, &arguments.urls[0], client, 0);
+        client += 1;
+        Box::pin(async move {
+            let connected = builder.connect().await.ok()?;
+            Some(workload.targets(&[connected]))
+        })
+    })
 }
 
 /// The settings of one of the clients of this process, to one of the independent servers.

@@ -1,6 +1,7 @@
 //! A worker: takes a lock, works while it holds the lock, and releases it, again and again.
 
 use std::io;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
@@ -10,7 +11,6 @@ use leasehold::{Ended, Error, HoldState, Lease, LockGuard};
 use nix::sys::signal::{Signal, raise};
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::client::Newcomer;
 use crate::clock;
 use crate::history::{Doing, What};
 use crate::log::Log;
@@ -22,12 +22,16 @@ use crate::workload::{Hold, Target};
 /// Pause after an error that is not a timeout, because Redis may be unavailable.
 const PAUSE: Duration = Duration::from_millis(20);
 
+/// The locks of a new client. `None` if it cannot connect.
+pub(crate) type Connects = Box<dyn FnMut() -> Connecting + Send + Sync>;
+type Connecting = Pin<Box<dyn Future<Output = Option<Vec<Target>>> + Send>>;
+
 pub(crate) struct Worker {
     pub(crate) number: u32,
     pub(crate) kind: WorkerKind,
     pub(crate) targets: Vec<Target>,
     /// Set if it connects anew for each acquisition.
-    pub(crate) newcomer: Option<Newcomer>,
+    pub(crate) newcomer: Option<Connects>,
     pub(crate) times: Times,
     pub(crate) think: Span,
     pub(crate) random: Rng,
@@ -42,8 +46,8 @@ impl Worker {
     pub(crate) async fn work(mut self) -> io::Result<()> {
         let mut count = 0_u64;
         while !self.orders.stop.load(SeqCst) {
-            if let Some(newcomer) = &mut self.newcomer {
-                let Some(targets) = newcomer.targets(&self.log).await else {
+            if let Some(connect) = &mut self.newcomer {
+                let Some(targets) = connect().await else {
                     sleep(PAUSE).await;
                     continue;
                 };
