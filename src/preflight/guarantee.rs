@@ -21,19 +21,14 @@ pub(super) struct Guarantee {
 
 /// The guarantee covers every server, because a lock may be on any of them.
 pub(super) fn of(kind: DeploymentKind, settings: &Settings, nodes: &[NodeReport]) -> Guarantee {
-    let needs = Needs {
-        copies: settings.durability,
-    };
-    in_words(kind, needs, nodes)
+    in_words(kind, settings.durability, nodes)
 }
 
-/// What must be copied before it counts.
-#[derive(Clone, Copy, Debug, Default)]
-struct Needs {
-    copies: Option<Durability>,
-}
-
-fn in_words(kind: DeploymentKind, needs: Needs, nodes: &[NodeReport]) -> Guarantee {
+fn in_words(
+    kind: DeploymentKind,
+    durability: Option<Durability>,
+    nodes: &[NodeReport],
+) -> Guarantee {
     let mut guarantee = Guarantee::default();
     guarantee.survives("lost replies, and futures that are dropped or not polled");
     if kind == DeploymentKind::Embedded {
@@ -41,7 +36,7 @@ fn in_words(kind: DeploymentKind, needs: Needs, nodes: &[NodeReport]) -> Guarant
             "another process: locks live in the memory of this process, and end with it",
         );
     } else {
-        guarantee.of_servers(kind, needs, nodes);
+        guarantee.of_servers(kind, durability, nodes);
     }
     guarantee.broken_by(
         "a holder that is paused beyond its lease in the middle of a step: only a fenced lock, with a \
@@ -63,7 +58,12 @@ impl Guarantee {
         self.not_known.push(text.into());
     }
 
-    fn of_servers(&mut self, kind: DeploymentKind, needs: Needs, nodes: &[NodeReport]) {
+    fn of_servers(
+        &mut self,
+        kind: DeploymentKind,
+        durability: Option<Durability>,
+        nodes: &[NodeReport],
+    ) {
         self.survives("the crash of a client: its locks are free when their leases end");
         self.survives("lost connections and messages, for as long as the lease lasts");
         let answered = nodes.iter().filter_map(|node| node.state.as_ref().ok());
@@ -73,8 +73,8 @@ impl Guarantee {
             let names: Vec<_> = silent.map(|node| &*node.server).collect();
             self.not_known(format!("servers that did not answer: {}", names.join(", ")));
         }
-        let on_primary = needs.copies.map_or(0, Durability::on_primary);
-        let copies = needs.copies.map_or(0, Durability::wanted) - on_primary;
+        let on_primary = durability.map_or(0, Durability::on_primary);
+        let copies = durability.map_or(0, Durability::wanted) - on_primary;
         self.failover(kind, copies, &states);
         if on_primary > 0 {
             self.survives("a restart of the server: a grant counts when it is on disk");
@@ -203,12 +203,12 @@ mod tests {
     #[test]
     fn the_weakest_server_counts() {
         let nodes = [node(Persistence::Always), node(Persistence::EverySecond)];
-        let text = in_words(DeploymentKind::Cluster, Needs::default(), &nodes).to_string();
+        let text = in_words(DeploymentKind::Cluster, None, &nodes).to_string();
         assert!(
             text.contains("everysec") && !text.contains("appendfsync always"),
             "{text}"
         );
-        let text = in_words(DeploymentKind::Single, Needs::default(), &nodes[..1]).to_string();
+        let text = in_words(DeploymentKind::Single, None, &nodes[..1]).to_string();
         assert!(
             text.contains("appendfsync always") && text.contains("failovers: there are none"),
             "{text}"
@@ -230,10 +230,12 @@ mod tests {
             node
         };
         let text = |durability, count| {
-            let needs = Needs {
-                copies: Some(durability),
-            };
-            in_words(DeploymentKind::Sentinel, needs, &[with_replicas(count)]).to_string()
+            in_words(
+                DeploymentKind::Sentinel,
+                Some(durability),
+                &[with_replicas(count)],
+            )
+            .to_string()
         };
         let all = text(Durability::replicas(1), 1);
         assert!(
@@ -259,7 +261,7 @@ mod tests {
             uses: UsesOfServer::default(),
             state: Ok(ServerState::default()),
         };
-        let guarantee = in_words(DeploymentKind::Single, Needs::default(), &[hidden]);
+        let guarantee = in_words(DeploymentKind::Single, None, &[hidden]);
         assert_eq!(guarantee.not_known.len(), 2, "{guarantee}");
         assert!(
             guarantee.to_string().contains("replicas: unknown"),

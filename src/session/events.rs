@@ -70,7 +70,7 @@ impl TransportEvents for Reported {
     }
 
     fn out_of_reach(&self, concerns: &dyn Fn(&str) -> bool) {
-        self.watchdog.doubts(concerns);
+        drop(self.watchdog.doubts(concerns));
     }
 
     fn reconnected(&self, server: &dyn Display) {

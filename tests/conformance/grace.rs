@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use leasehold::{Client, EmbeddedRedis, Ended, Error, HoldState, Lease, Lock, LossReason};
-use leasehold_testbed::{ms, timed, waiting};
+use leasehold_testbed::{ms, release, timed, waiting};
 use tokio::time::{Instant, sleep};
 
 /// The default, with a command timeout of a second.
@@ -178,14 +178,7 @@ async fn the_grace_can_be_longer_or_none() {
         client.ping().await.unwrap();
         redis.fail_over();
         let at = Instant::now();
-        client
-            .lock("x")
-            .lock()
-            .await
-            .unwrap()
-            .unlock()
-            .await
-            .unwrap();
+        release(client.lock("x").lock().await).await;
         let waited = at.elapsed();
         assert!(
             waited >= grace && waited < grace + AT_ONCE,
@@ -204,14 +197,7 @@ async fn an_outage_alone_is_no_change() {
     sleep(ms(2_000)).await;
     redis.heal();
     let at = Instant::now();
-    client
-        .lock("x")
-        .lock()
-        .await
-        .unwrap()
-        .unlock()
-        .await
-        .unwrap();
+    release(client.lock("x").lock().await).await;
     assert!(at.elapsed() < ms(300), "{:?}", at.elapsed());
 }
 

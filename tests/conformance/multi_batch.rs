@@ -45,13 +45,7 @@ pub(crate) async fn free_plain_locks_of_one_client_are_one_call(bed: Bed) {
 
 pub(crate) async fn free_locks_of_several_kinds_are_one_call(bed: Bed) {
     let (client, rival) = (bed.client().await, bed.client().await);
-    Lock::multi(one_of_each(&client, "{m}"))
-        .lock()
-        .await
-        .unwrap()
-        .unlock()
-        .await
-        .unwrap();
+    take_and_release(&Lock::multi(one_of_each(&client, "{m}"))).await;
     for round in 2..4 {
         let (before, seen) = (client.stats().calls, bed.calls());
         let guard = Lock::multi(one_of_each(&client, "{m}"))

@@ -252,7 +252,10 @@ impl Shared {
 
     /// The node that is reached there. Its connections are opened if it is new. `former` says who served its slots before.
     fn node(&self, endpoint: &Endpoint, former: impl FnOnce() -> Former) -> u32 {
-        // Before the table of the nodes is locked.
+        if let Some(number) = self.nodes.at(endpoint) {
+            return number;
+        }
+        // Before the table of the nodes is locked, where this may look.
         let former = former();
         self.nodes.at_or_else(endpoint, |number| {
             let remote = self.setup.server(endpoint).map(Arc::new).map_err(|error| {

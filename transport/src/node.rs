@@ -135,7 +135,7 @@ impl Node {
         connection.call(call, keys)
     }
 
-    /// Until when nothing is taken here. `None` if that is over.
+    /// The end of the grace of this node. `None` if it is over.
     pub(super) fn grace_ends(&self) -> Option<Instant> {
         self.shared.grace.ends()
     }

@@ -60,8 +60,7 @@ impl Transport {
         }
     }
 
-    /// Until when nothing is taken at the server of this key, because it has just become the primary. `None` if that is
-    /// over.
+    /// The end of the grace of the server of this key. `None` if it is over.
     pub fn grace_ends(&self, key: &str) -> Option<Instant> {
         match self.nodes() {
             Nodes::One(node) => node.grace_ends(),

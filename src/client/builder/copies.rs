@@ -26,15 +26,14 @@ impl ClientBuilder {
     /// silence after which a connection is given up, and half a second: 3.5 s, if the
     /// [`command_timeout`](Self::command_timeout) is one second. Up to an hour. Zero switches it off.
     ///
-    /// A new primary may lack the last writes of the former one, and a server that has restarted may lack all. Whoever
-    /// came first would get a lock there whose holder has not heard of the change. So a client that sees an address, the
+    /// A new primary may lack the last writes of the former one, and a server that has restarted may lack all of them. The
+    /// first client there would get a lock although its holder has not heard of the change. So a client that sees an address, the
     /// sentinels or the slots of a cluster lead to another server asks for no lock there for so long from that moment.
     /// Meanwhile every client verifies its holds, and loses those that are gone. Renewals, releases, re-entries and
     /// questions are not delayed. An acquisition whose wait ends meanwhile fails with
     /// [`Error::Unavailable`](crate::Error::Unavailable), which says why and may be retried.
     ///
-    /// It needs nothing of other clients, not even that they have it: Redisson's do not. But a client without it may take
-    /// a lock at once.
+    /// Other clients need not have it, and those of Redisson do not. But a client without it may take a lock at once.
     ///
     /// The default is for clients that hear of the change. A client that is cut off together with the former primary does
     /// not, for as long as that primary serves it. With `min-replicas-to-write 1`, it stops after

@@ -40,20 +40,9 @@ impl Calls {
         key: &str,
         before: Option<Epoch>,
     ) -> Result<(), CallError> {
-        match (self.settings.durability, before) {
-            (Some(durability), Some(before)) => self.copied(durability, lane, key, before).await,
-            _ => Ok(()),
-        }
-    }
-
-    /// The same for any number of copies.
-    pub(crate) async fn copied(
-        &self,
-        durability: Durability,
-        lane: Lane,
-        key: &str,
-        before: Epoch,
-    ) -> Result<(), CallError> {
+        let (Some(durability), Some(before)) = (self.settings.durability, before) else {
+            return Ok(());
+        };
         let words = durability.command();
         let words: Vec<_> = words.iter().map(String::as_bytes).collect();
         let node = self.transport.node_of(key);

@@ -217,23 +217,20 @@ impl Watchdog {
     pub(crate) fn must_verify(&self, concerns: &dyn Fn(&str) -> bool) {
         // Set this before looking for the holds: a hold that is entered later then sees the change.
         self.table.lock().primary_changed = Some(Instant::now());
+        let holds = self.doubts(concerns);
+        self.arm_all(&holds);
+    }
+
+    /// The server of these keys is out of reach. Another one may take its place, and give their locks to somebody else. So
+    /// the holds, which are returned, are uncertain until a server has confirmed them.
+    pub(crate) fn doubts(&self, concerns: &dyn Fn(&str) -> bool) -> Vec<Arc<Hold>> {
         let holds = self.concerned(concerns);
         for hold in &holds {
             if hold.must_be_verified() {
                 hold.report_uncertain();
             }
         }
-        self.arm_all(&holds);
-    }
-
-    /// The server of these keys is out of reach. Another one may take its place, and give their locks to somebody else. So
-    /// the holds are uncertain until a server has confirmed them.
-    pub(crate) fn doubts(&self, concerns: &dyn Fn(&str) -> bool) {
-        for hold in self.concerned(concerns) {
-            if hold.must_be_verified() {
-                hold.report_uncertain();
-            }
-        }
+        holds
     }
 
     /// The server of these keys is reachable again. It may have lost its data without a change of its identity, or may

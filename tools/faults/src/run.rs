@@ -87,7 +87,7 @@ pub(crate) struct RunArguments {
     /// Pause between two faults, in milliseconds. Default: 1.3 leases.
     #[arg(long)]
     pub(crate) pause_ms: Option<u64>,
-    /// The `failover_grace` of the clients, in milliseconds. Default: that of the library.
+    /// The `failover_grace` of the clients, in milliseconds. Default: 3500, as in the library.
     #[arg(long)]
     pub(crate) grace_ms: Option<u64>,
     /// Masters take writes only while a replica is at most a second behind.

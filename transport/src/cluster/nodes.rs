@@ -55,6 +55,12 @@ impl Nodes {
             .map(|member| member.endpoint.clone())
     }
 
+    /// The number of the node that is reached there. `None` if it is unknown.
+    pub(super) fn at(&self, endpoint: &Endpoint) -> Option<u32> {
+        let table = self.table.lock();
+        table.addresses.get(&endpoint.host_port()).copied()
+    }
+
     /// The number of the node that is reached there. Makes the node if it is unknown.
     pub(super) fn at_or_else(&self, endpoint: &Endpoint, make: impl FnOnce(u32) -> Node) -> u32 {
         let address = endpoint.host_port();

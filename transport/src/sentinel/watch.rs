@@ -76,8 +76,8 @@ impl Watched {
         }
     }
 
-    /// Sends a command. Without a connection, the error says why there is none, and the sentinel is tried at once: whoever
-    /// has just lost the primary must learn soon whether there is another one.
+    /// Sends a command. Without a connection, the error says why there is none. The sentinel is then tried at once, because
+    /// a client that has just lost its primary needs to know whether there is another one.
     pub(super) async fn ask(&self, words: &[&[u8]]) -> CallOutcome {
         let connection = self.state.connection.lock().clone();
         if connection.is_err() {

@@ -40,9 +40,13 @@ impl Deployment {
         change(&mut self.0.lock());
     }
 
-    async fn open(&self, url: &str) -> (Fakes, Transport) {
+    fn fakes(&self) -> Fakes {
         let world = self.clone();
-        let fakes = Fakes::new(move |address, words| world.answer(address, words));
+        Fakes::new(move |address, words| world.answer(address, words))
+    }
+
+    async fn open(&self, url: &str) -> (Fakes, Transport) {
+        let fakes = self.fakes();
         let (redis, _) = fakes.open(url, IfUnreachable::Fail).await.unwrap();
         (fakes, redis)
     }
@@ -210,10 +214,7 @@ async fn a_primary_that_was_never_reached_counts() {
     for (says, expected) in [(B, true), (Some(("run-b", "history-b", NEVER)), false)] {
         let world = Deployment::of(&[("two:1", says)]);
         world.set(|world| world.primary = "one:1");
-        let fakes = Fakes::new({
-            let world = world.clone();
-            move |address, words| world.answer(address, words)
-        });
+        let fakes = world.fakes();
         let url = "redis-sentinel://sentinel:1/locks";
         let (redis, _) = fakes.open(url, IfUnreachable::RetryLater).await.unwrap();
         until("it was tried", || fakes.dialled("one:1") > 0).await;
@@ -377,10 +378,7 @@ async fn a_call_that_takes_something_follows_no_redirect_to_a_promoted_replica()
 #[tokio::test(start_paused = true)]
 async fn a_grace_of_zero_is_none() {
     let world = Deployment::of(&[("one:1", A)]);
-    let fakes = Fakes::new({
-        let world = world.clone();
-        move |address, words| world.answer(address, words)
-    });
+    let fakes = world.fakes();
     let setup = Setup {
         streams: Some(fakes.streams()),
         ..setup(
