@@ -131,6 +131,10 @@ async fn holders_and_questions_do_not_wait() {
 #[tokio::test(start_paused = true)]
 async fn those_behind_the_waiter_that_asks_hear_why() {
     let (_redis, client, _) = failed_over().await;
+    // It asks for all, and goes on waiting when the others give up.
+    let first = client.lock("x");
+    let first = tokio::spawn(async move { release(first.lock().await).await });
+    waiting(&client, 1).await;
     let mut tasks = Vec::new();
     for _ in 0..3 {
         let lock = client.lock("x");
@@ -141,6 +145,7 @@ async fn those_behind_the_waiter_that_asks_hear_why() {
     for task in tasks {
         says_why(&task.await.unwrap().unwrap_err());
     }
+    timed("it gets the lock", first).await.0.unwrap();
 }
 
 /// A waiter of the former primary, whose lock is released during the grace, and given to it.
