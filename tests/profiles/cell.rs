@@ -67,6 +67,7 @@ fn essence(error: &str) -> String {
     if let Some((_, rest)) = said.split_once("embedded-") {
         said = rest.split_once(": ").map_or(rest, |(_, rest)| rest);
     }
+    said = said.strip_prefix("cannot connect: ").unwrap_or(said);
     let ends = [
         ", with args beginning",
         " script: ",
