@@ -154,7 +154,8 @@ enum End {
 
 /// Only the text of a string lock is known while its guard lives.
 pub(crate) async fn a_hold_under_release_is_given_to_nobody(bed: Bed) {
-    let hasty = connected(bed.builder().command_timeout(ms(300))).await;
+    // The connection must outlast the time in which all processes of a deployment are stopped.
+    let hasty = connected(bed.builder().command_timeout(ms(1000))).await;
     let ends = [End::Dropped, End::UnlockUnderWay, End::UnlockCancelled];
     let others = [
         End::UnlockUnanswered,
