@@ -203,7 +203,7 @@ impl<'a> PreflightCheck<'a> {
             let server = session.calls.transport.server();
             findings.extend(findings::of_sentinels(&server, state, &context));
         }
-        let guarantee = guarantee::of(deployment, settings, &nodes);
+        let guarantee = guarantee::of(deployment, settings.durability, &nodes);
         Ok(Preflight {
             nodes,
             sentinels,

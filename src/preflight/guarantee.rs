@@ -4,7 +4,6 @@ use std::fmt;
 
 use super::node::{NodeReport, Persistence, ServerState};
 use crate::durability::Durability;
-use crate::session::Settings;
 use crate::transport::DeploymentKind;
 
 /// When a lock has one holder, and when it may have two.
@@ -20,11 +19,7 @@ pub(super) struct Guarantee {
 }
 
 /// The guarantee covers every server, because a lock may be on any of them.
-pub(super) fn of(kind: DeploymentKind, settings: &Settings, nodes: &[NodeReport]) -> Guarantee {
-    in_words(kind, settings.durability, nodes)
-}
-
-fn in_words(
+pub(super) fn of(
     kind: DeploymentKind,
     durability: Option<Durability>,
     nodes: &[NodeReport],
@@ -203,12 +198,12 @@ mod tests {
     #[test]
     fn the_weakest_server_counts() {
         let nodes = [node(Persistence::Always), node(Persistence::EverySecond)];
-        let text = in_words(DeploymentKind::Cluster, None, &nodes).to_string();
+        let text = of(DeploymentKind::Cluster, None, &nodes).to_string();
         assert!(
             text.contains("everysec") && !text.contains("appendfsync always"),
             "{text}"
         );
-        let text = in_words(DeploymentKind::Single, None, &nodes[..1]).to_string();
+        let text = of(DeploymentKind::Single, None, &nodes[..1]).to_string();
         assert!(
             text.contains("appendfsync always") && text.contains("failovers: there are none"),
             "{text}"
@@ -230,7 +225,7 @@ mod tests {
             node
         };
         let text = |durability, count| {
-            in_words(
+            of(
                 DeploymentKind::Sentinel,
                 Some(durability),
                 &[with_replicas(count)],
@@ -261,7 +256,7 @@ mod tests {
             uses: UsesOfServer::default(),
             state: Ok(ServerState::default()),
         };
-        let guarantee = in_words(DeploymentKind::Single, None, &[hidden]);
+        let guarantee = of(DeploymentKind::Single, None, &[hidden]);
         assert_eq!(guarantee.not_known.len(), 2, "{guarantee}");
         assert!(
             guarantee.to_string().contains("replicas: unknown"),

@@ -1,12 +1,12 @@
 //! A worker: takes a lock, works while it holds the lock, and releases it, again and again.
 
 use std::io;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
 use fastrand::Rng;
+use futures::future::BoxFuture;
 use leasehold::{Ended, Error, HoldState, Lease, LockGuard};
 use nix::sys::signal::{Signal, raise};
 use tokio::time::{Instant, sleep, timeout};
@@ -23,8 +23,8 @@ use crate::workload::{Hold, Target};
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// The locks of a new client. `None` if it cannot connect.
-pub(crate) type Connects = Box<dyn FnMut() -> Connecting + Send + Sync>;
-type Connecting = Pin<Box<dyn Future<Output = Option<Vec<Target>>> + Send>>;
+pub(crate) type Connects =
+    Box<dyn FnMut() -> BoxFuture<'static, Option<Vec<Target>>> + Send + Sync>;
 
 pub(crate) struct Worker {
     pub(crate) number: u32,
