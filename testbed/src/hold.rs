@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
-use leasehold::{Client, Ended, Error, Guard, Lease, Lock, LockGuard, LossReason, Stats};
+use leasehold::{
+    Client, Ended, Error, Guard, HoldState, Lease, Lock, LockGuard, LossReason, Stats,
+};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
-use crate::{LIMIT, SOON, ms, within};
+use crate::{LIMIT, SOON, eventually, ms, within};
 
 /// Resolves when the hold has ended, which must be by a loss.
 pub fn lost(guard: &LockGuard) -> impl Future<Output = LossReason> + Send + 'static {
@@ -17,6 +19,12 @@ pub fn lost(guard: &LockGuard) -> impl Future<Output = LossReason> + Send + 'sta
             other => panic!("not lost: {other:?}"),
         }
     }
+}
+
+/// Waits until a guard is certain. A renewal or a verification may be under way.
+pub async fn until_certain(guard: &LockGuard) {
+    let what = format!("`{}` is certain", guard.name());
+    eventually(&what, async || guard.state() == HoldState::Held).await;
 }
 
 /// How many times Redis says that the lock is held by its holder; 0 if it is free.

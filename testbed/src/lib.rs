@@ -78,7 +78,7 @@ pub use histories::{Histories, NOISE};
 #[cfg(feature = "locks")]
 pub use hold::{
     assert_free, assert_lost, holds, lost, no_expiry, release, take_and_release, take_turn,
-    until_stats, waiting,
+    until_certain, until_stats, waiting,
 };
 pub use info::{CommandStats, command_stats, info_line};
 #[cfg(feature = "locks")]

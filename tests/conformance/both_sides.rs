@@ -1,10 +1,11 @@
 //! One owner on both sides of a read/write lock: downgrades, upgrades, and who follows.
 
 use leasehold::{ConfigError, Error, Lease, Owner};
-use leasehold_testbed::{Bed, eventually, holds, ms, release, take_turn, timed, waiting};
+use leasehold_testbed::{
+    Bed, eventually, holds, ms, release, take_turn, timed, until_certain, waiting,
+};
 use tokio::time::{Instant, sleep};
 
-use crate::for_each_kind::is_sure;
 use crate::read_write::{listens, nothing_is_left, read, reader, write, writer};
 
 pub(crate) async fn a_read_inside_a_write_comes_and_goes(bed: Bed) {
@@ -123,15 +124,15 @@ pub(crate) async fn a_downgrade_is_renewed(bed: Bed) {
     let writing = lock.write().lock().await.unwrap();
     let reading = lock.read().lock().await.unwrap();
     sleep(lease * 2).await;
-    is_sure(&writing).await;
-    is_sure(&reading).await;
+    until_certain(&writing).await;
+    until_certain(&reading).await;
     writing.unlock().await.unwrap();
     let end = Instant::now() + lease * 2;
     while Instant::now() < end {
         assert!(bed.left("x") > 0);
         sleep(lease / 10).await;
     }
-    is_sure(&reading).await;
+    until_certain(&reading).await;
     bed.in_vain(async || write(&other, Lease::Fixed(ms(1000))).await)
         .await;
     reading.unlock().await.unwrap();

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 
 use leasehold::settings::Durability;
 use leasehold::test_util::Gate;
-use leasehold::{Client, EmbeddedRedis, Error, HoldState, Lock};
-use leasehold_testbed::{eventually, ms, take_and_release};
+use leasehold::{Client, EmbeddedRedis, Error, Lock};
+use leasehold_testbed::{eventually, ms, take_and_release, until_certain};
 use tokio::task::AbortHandle;
 use tokio::time::sleep;
 
@@ -149,6 +149,6 @@ async fn a_renewal_whose_connection_was_replaced_before_the_wait_has_no_copies()
             u64::from(replaced),
             "only the verification has copies"
         );
-        eventually("renewed again", async || guard.state() == HoldState::Held).await;
+        until_certain(&guard).await;
     }
 }

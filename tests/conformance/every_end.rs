@@ -4,10 +4,12 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use leasehold::{Ended, Error, HoldState, Lease, LossReason, Owner};
-use leasehold_testbed::{Bed, KINDS, SOON, assert_lost, eventually, ms, take_and_release, timed};
+use leasehold_testbed::{
+    Bed, KINDS, SOON, assert_lost, eventually, ms, take_and_release, timed, until_certain,
+};
 use tokio::time::{Instant, sleep};
 
-use crate::for_each_kind::{are_there, for_each_exclusive_kind, for_each_kind, is_sure, wait};
+use crate::for_each_kind::{are_there, for_each_exclusive_kind, for_each_kind, wait};
 
 pub(crate) async fn a_fixed_lease_ends_for_a_waiter(bed: Bed) {
     let (client, elsewhere) = (&bed.client().await, &bed.client().await);
@@ -91,7 +93,7 @@ pub(crate) async fn a_loss_is_reported_and_the_next_hold_is_renewed(bed: Bed) {
         }
         let guard = lock.lock().await.unwrap();
         sleep(lease * 2).await;
-        is_sure(&guard).await;
+        until_certain(&guard).await;
         assert!(are_there(&bed, kind, kind.name).await);
         guard.unlock().await.unwrap();
     })
@@ -257,7 +259,7 @@ pub(crate) async fn a_handed_on_hold_is_renewed_and_released_by_its_receiver(bed
             "a higher token"
         );
         sleep(lease * 2).await;
-        is_sure(&restored).await;
+        until_certain(&restored).await;
         assert!(lock.is_locked().await.unwrap());
         restored.unlock().await.unwrap();
         assert!(!are_there(&bed, kind, kind.name).await);

@@ -6,11 +6,13 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use leasehold::{Ended, Error, Lease, Lock, LossReason, Owner};
-use leasehold_testbed::{Bed, KINDS, assert_free, assert_lost, eventually, holds, ms, timed};
+use leasehold_testbed::{
+    Bed, KINDS, assert_free, assert_lost, eventually, holds, ms, timed, until_certain,
+};
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep};
 
-use crate::for_each_kind::{are_there, for_each_exclusive_kind, for_each_kind, is_sure, wait};
+use crate::for_each_kind::{are_there, for_each_exclusive_kind, for_each_kind, wait};
 use crate::semaphores::in_vain;
 
 pub(crate) async fn every_client_sees_a_held_lock(bed: Bed) {
@@ -321,7 +323,7 @@ pub(crate) async fn a_renewed_lease_lasts(bed: Bed) {
         } else {
             sleep(lease * 4).await;
         }
-        is_sure(&guard).await;
+        until_certain(&guard).await;
         assert!(are_there(&bed, kind, kind.name).await);
         guard.unlock().await.unwrap();
         assert!(!are_there(&bed, kind, kind.name).await);
@@ -342,7 +344,7 @@ pub(crate) async fn renewal_outlives_a_nested_cycle(bed: Bed) {
         outer.unlock().await.unwrap();
         let guard = kind.lock(client, kind.name).lock().await.unwrap();
         sleep(lease * 4).await;
-        is_sure(&guard).await;
+        until_certain(&guard).await;
         assert!(are_there(&bed, kind, kind.name).await);
         guard.unlock().await.unwrap();
     })

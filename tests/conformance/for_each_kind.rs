@@ -8,7 +8,7 @@ use std::panic::AssertUnwindSafe;
 
 use futures::FutureExt;
 use futures::future::join_all;
-use leasehold::{Client, HoldState, LockGuard};
+use leasehold::Client;
 use leasehold_testbed::{Bed, KINDS, Kind, eventually};
 
 /// Tests all kinds at once, and names the one that failed.
@@ -57,9 +57,4 @@ pub(crate) async fn wait(client: &Client, kind: &Kind, waiters: u64) {
         }
     })
     .await;
-}
-
-/// Waits until the guard is certain. A slow renewal may be in flight.
-pub(crate) async fn is_sure(guard: &LockGuard) {
-    eventually("certain", async || guard.state() == HoldState::Held).await;
 }

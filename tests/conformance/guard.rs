@@ -7,10 +7,8 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use leasehold::{Client, ConfigError, Ended, Error, HoldState, Lease, Lock, LossReason};
-use leasehold_testbed::{Bed, SOON, assert_lost, eventually, ms, timed, waiting};
+use leasehold_testbed::{Bed, SOON, assert_lost, eventually, ms, timed, until_certain, waiting};
 use tokio::time::{Instant, sleep};
-
-use crate::for_each_kind::is_sure;
 
 pub(crate) async fn unlock_reports_and_frees(bed: Bed) {
     let client = bed.client().await;
@@ -53,7 +51,7 @@ pub(crate) async fn a_guard_may_outlive_lock_and_client(bed: Bed) {
     let guard = client.lock("x").lock().await.unwrap();
     drop(client);
     sleep(bed.lease(500)).await;
-    is_sure(&guard).await; // Renewed for the guard's sake.
+    until_certain(&guard).await; // Renewed for the guard's sake.
     assert!(bed.exists("x"));
     guard.unlock().await.unwrap();
     assert!(!bed.exists("x"));
@@ -212,7 +210,7 @@ pub(crate) async fn a_text_moves_a_hold_to_another_client(bed: Bed) {
     assert_eq!(bed.count("x", restored.owner()), 1);
     assert_ne!(restored.owner(), owner, "nobody else can be its owner");
     sleep(bed.lease(500)).await;
-    is_sure(&restored).await; // Renewed here.
+    until_certain(&restored).await; // Renewed here.
     restored.unlock().await.unwrap();
     assert!(!bed.exists("x"));
 }

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use leasehold::{Client, ConfigError, Error, HoldState, Lease, Lock, Owner};
-use leasehold_testbed::{Bed, eventually, ms, take_and_release, timed, waiting};
+use leasehold_testbed::{Bed, eventually, ms, take_and_release, timed, until_certain, waiting};
 use tokio::time::{Instant, sleep};
 
 use crate::faulty_connection::FaultyConnection;
-use crate::for_each_kind::{for_each_kind, is_sure};
+use crate::for_each_kind::for_each_kind;
 
 pub(crate) async fn a_lock_has_a_lease_of_its_own(bed: Bed) {
     let client = bed.client().await;
@@ -78,7 +78,7 @@ pub(crate) async fn each_hold_is_renewed_by_its_own_lease(bed: Bed) {
         renewed >= 4 && u128::from(renewed) <= thirds + 1,
         "{renewed} in {thirds} thirds"
     );
-    is_sure(&short).await;
+    until_certain(&short).await;
     assert_eq!(long.deadline(), deadline);
 }
 
@@ -146,7 +146,7 @@ pub(crate) async fn a_nested_lease_does_not_shorten_renewals(bed: Bed) {
         .await
         .unwrap();
     sleep(long + short * 2).await;
-    is_sure(&inner).await;
+    until_certain(&inner).await;
     assert!(inner.remaining() <= short, "{:?}", inner.remaining());
     drop(outer);
 }

@@ -5,12 +5,11 @@ use std::time::Duration;
 use leasehold::test_util::{Delay, Faults};
 use leasehold::{Ended, HoldState, Lease, LossReason};
 use leasehold_testbed::{
-    Bed, KINDS, Kind, On, Place, assert_lost, eventually, ms, task, timed, waiting,
+    Bed, KINDS, Kind, On, Place, assert_lost, eventually, ms, task, timed, until_certain, waiting,
 };
 use tokio::time::{Instant, sleep};
 
 use crate::faulty_connection::FaultyConnection;
-use crate::for_each_kind::is_sure;
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -55,7 +54,7 @@ pub(crate) async fn a_renewed_lease_outlives_its_length(bed: Bed) {
                 .await
         })
         .await;
-        is_sure(&guard).await;
+        until_certain(&guard).await;
         guard.unlock().await.unwrap();
     }
     assert!(client.stats().renewed >= 4);
@@ -137,7 +136,7 @@ pub(crate) async fn a_renewal_extends_only_what_is_ours(bed: Bed) {
     let left = bed.left("x");
     assert!(left > 50_000, "the other's lease is as it was: {left}");
     sleep(bed.lease(700)).await;
-    is_sure(&guards[1]).await; // The others of the batch are renewed.
+    until_certain(&guards[1]).await; // The others of the batch are renewed.
 }
 
 pub(crate) async fn a_late_unlock_touches_nobody(bed: Bed) {
@@ -163,7 +162,7 @@ pub(crate) async fn a_key_of_another_type_is_a_loss(bed: Bed) {
         Ended::Lost(LossReason::Gone)
     );
     sleep(bed.lease(400)).await;
-    is_sure(&guards[1]).await; // Its neighbour in the batch is not harmed.
+    until_certain(&guards[1]).await; // Its neighbour in the batch is not harmed.
     assert_eq!(bed.command(&["GET", "x"]), "a string");
 }
 
@@ -225,7 +224,7 @@ pub(crate) async fn a_permanent_key_stays_with_its_holder(bed: Bed) {
         .await;
         for (kind, guard) in held {
             let what = kind.name;
-            is_sure(&guard).await;
+            until_certain(&guard).await;
             assert!(is_permanent(&bed, kind), "{what}: verified");
             // In a cluster, the connection of this node may be cut after the others have verified as many holds.
             eventually("extended", async || guard.extend(2 * HOUR).await.is_ok()).await;

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use leasehold::test_util::{Delay, Faults};
 use leasehold::{EmbeddedRedis, Ended, Error, HoldState, Lease, Lock, LossReason, Owner};
-use leasehold_testbed::{Bed, KINDS, connected, eventually, holds, ms, release, timed, waiting};
+use leasehold_testbed::{
+    Bed, KINDS, connected, eventually, holds, ms, release, timed, until_certain, waiting,
+};
 use tokio::time::{Instant, sleep};
 
 #[tokio::test(start_paused = true)]
@@ -56,7 +58,7 @@ async fn a_hold_is_uncertain_until_a_new_primary_has_confirmed_it() {
     redis.delay(ms(20));
     redis.fail_over();
     eventually("uncertain", async || guard.state() == HoldState::Uncertain).await;
-    eventually("certain", async || guard.state() == HoldState::Held).await;
+    until_certain(&guard).await;
     assert_eq!(client.stats().renewed, 1);
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use leasehold::settings::Durability;
 use leasehold::{EmbeddedRedis, Ended, Error, HoldState, Lease, LockGuard, LossReason};
-use leasehold_testbed::{Bed, Place, eventually, ms, release, soon, timed};
+use leasehold_testbed::{Bed, Place, eventually, ms, release, soon, timed, until_certain};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::faulty_connection::FaultyConnection;
@@ -72,7 +72,7 @@ async fn replicas_that_stop_following_end_a_durable_hold_with_its_lease() {
         })
         .await;
         redis.set_replicas(1);
-        eventually("certain again", async || guard.state() == HoldState::Held).await;
+        until_certain(&guard).await;
         redis.set_replicas(0);
         assert_eq!(guard.ended().await, Ended::Lost(LossReason::Expired));
         redis.set_replicas(1);
@@ -168,7 +168,7 @@ async fn a_reply_that_is_too_late_is_unknown() {
     assert!(matches!(refused, Err(Error::Unknown { .. })), "{refused:?}");
     eventually("uncertain", async || guard.state() == HoldState::Uncertain).await;
     redis.delay(Duration::ZERO);
-    eventually("certain again", async || guard.state() == HoldState::Held).await;
+    until_certain(&guard).await;
     release(client.lock("a").lock().await).await;
     guard.unlock().await.unwrap();
 }
@@ -208,7 +208,7 @@ async fn a_failover_keeps_what_the_replicas_have() {
             .0;
         next.unwrap().unlock().await.unwrap();
         assert!(old.check().is_ok(), "the new primary has it");
-        eventually("certain", async || old.state() == HoldState::Held).await;
+        until_certain(&old).await;
         // The release was lost, so the lock is held until its lease ends.
         let again = kind.lock(&other, "released");
         let again = again.try_lock(ms(20_000), Lease::Renewed).await;

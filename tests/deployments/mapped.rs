@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use leasehold::settings::AddressMap;
 use leasehold::{Client, ClientBuilder, HoldState, LockGuard};
-use leasehold_testbed::{Cluster, LIMIT, MASTER, Proxy, Reply, Sentinels, Server, eventually};
+use leasehold_testbed::{
+    Cluster, LIMIT, MASTER, Proxy, Reply, Sentinels, Server, eventually, until_certain,
+};
 
 use crate::names::passes_on;
 use crate::silence::follows;
@@ -133,12 +135,12 @@ async fn a_cluster_whose_nodes_announce_names_that_nobody_knows() {
     let old = cluster.master(1);
     cluster.kill(old);
     cluster.until_replaced(1, old);
-    eventually("verified", async || guard.state() == HoldState::Held).await;
+    until_certain(&guard).await;
     let guard = is_passed_on_and_renewed(guard, &other, &client).await;
 
     let nodes: Vec<_> = cluster.nodes().iter().collect();
     tunnels.carry_everything(&client, &nodes).await;
-    eventually("verified", async || guard.state() == HoldState::Held).await;
+    until_certain(&guard).await;
     guard.unlock().await.expect("held all the time");
     cluster.restart(old);
     cluster.until_agreed();
@@ -162,13 +164,13 @@ async fn sentinels_and_servers_are_reached_through_tunnels() {
     let guard = client.lock("held").lock().await.expect("free");
     let guard = is_passed_on_and_renewed(guard, &client, &other).await;
     tunnels.carry_everything(&other, &all).await;
-    eventually("verified", async || guard.state() == HoldState::Held).await;
+    until_certain(&guard).await;
 
     sentinels.until_in_step();
     let new = sentinels.failover();
     follows(&client, sentinels.server(new)).await;
     follows(&other, sentinels.server(new)).await;
-    eventually("verified", async || guard.state() == HoldState::Held).await;
+    until_certain(&guard).await;
     let guard = is_passed_on_and_renewed(guard, &other, &client).await;
 
     sentinels.until_in_step();
@@ -176,7 +178,7 @@ async fn sentinels_and_servers_are_reached_through_tunnels() {
     sentinels.kill(old);
     sentinels.until_replaced(old);
     sentinels.until_in_step();
-    eventually("verified", async || guard.state() == HoldState::Held).await;
+    until_certain(&guard).await;
     let guard = is_passed_on_and_renewed(guard, &client, &other).await;
     guard.unlock().await.expect("held all the time");
 }

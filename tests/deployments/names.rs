@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
-use leasehold::{Client, HoldState, Lease, LockGuard};
-use leasehold_testbed::{Cluster, LIMIT, MASTER, Reply, Sentinels, Server, Watch, eventually};
+use leasehold::{Client, Lease, LockGuard};
+use leasehold_testbed::{
+    Cluster, LIMIT, MASTER, Reply, Sentinels, Server, Watch, eventually, until_certain,
+};
 use tokio::time::timeout;
 
 const NAME_OF_ALL: &str = "localhost";
@@ -67,7 +69,7 @@ async fn sentinels_and_servers_are_found_by_name() {
         1,
         "at another port of the same name"
     );
-    eventually("verified", async || guard.state() == HoldState::Held).await;
+    until_certain(&guard).await;
     let guard = passes_on(guard, &other).await;
     guard.unlock().await.expect("held all the time");
 }
@@ -117,7 +119,7 @@ async fn nodes_are_found_by_name_and_without_one() {
         } else {
             cluster.failover(0);
         }
-        eventually("verified", async || guard.state() == HoldState::Held).await;
+        until_certain(&guard).await;
         let guard = passes_on(guard, &other).await;
         guard.unlock().await.expect("held all the time");
         for shard in 0..3 {

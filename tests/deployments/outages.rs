@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use leasehold::{Client, Ended, Error, HoldState, Lease, Lock, LockGuard, LossReason};
 use leasehold_testbed::{
     Cluster, CommandStats, LIMIT, Sentinels, Server, Shape, Watch, assert_lost, command_stats,
-    eventually, keyslot, take_and_release,
+    eventually, keyslot, take_and_release, until_certain,
 };
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
@@ -294,7 +294,7 @@ async fn with_full_coverage_all_wait_and_all_go_on() {
     let done = pairs.done();
     eventually("pairs go on", async || pairs.done() > done + 10).await;
     pairs.stop().await;
-    eventually("certain", async || kept.state() == HoldState::Held).await;
+    until_certain(&kept).await;
     kept.unlock().await.expect("held all the time");
 }
 
@@ -375,7 +375,7 @@ async fn is_renewed(client: &Client, guard: &LockGuard, before: u64) {
         client.stats().renewed > before
     })
     .await;
-    eventually("certain", async || guard.state() == HoldState::Held).await;
+    until_certain(guard).await;
 }
 
 /// A known complaint: "MOVED redirection loop detected" for renewals, after masters were down and

@@ -9,7 +9,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use leasehold::{Client, Error, HoldState, Lease, Lock};
-use leasehold_testbed::{Cluster, LIMIT, Shape, eventually, keyslot, take_and_release};
+use leasehold_testbed::{
+    Cluster, LIMIT, Shape, eventually, keyslot, take_and_release, until_certain,
+};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
@@ -260,7 +262,7 @@ async fn a_node_that_sends_everybody_to_itself_is_asked_with_pauses() {
     );
 
     misled.go_right();
-    eventually("renewed again", async || held.state() == HoldState::Held).await;
+    until_certain(&held).await;
     for waiting in for_ever {
         timeout(LIMIT, waiting)
             .await

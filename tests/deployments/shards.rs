@@ -7,8 +7,10 @@ use std::time::{Duration, Instant};
 
 use futures::future::try_join_all;
 use leasehold::settings::{Credentials, ShardedPubSub};
-use leasehold::{Client, ClientBuilder, HoldState, Lease, Lock, LockGuard};
-use leasehold_testbed::{Cluster, LIMIT, Reply, Server, Shape, command_stats, eventually, keyslot};
+use leasehold::{Client, ClientBuilder, HoldState, Lease, Lock};
+use leasehold_testbed::{
+    Cluster, LIMIT, Reply, Server, Shape, command_stats, eventually, keyslot, until_certain,
+};
 use tokio::time::sleep;
 
 use crate::contenders::{held_and_waited_for, release_wakes_all};
@@ -169,8 +171,9 @@ async fn verifications(client: &Client, names: &[String], nodes: &[&Server]) -> 
     }
     let all = before.renewed + guards.len() as u64;
     eventually("all are verified", async || client.stats().renewed >= all).await;
-    let is_certain = |guard: &LockGuard| guard.state() == HoldState::Held;
-    eventually("all are certain", async || guards.iter().all(is_certain)).await;
+    for guard in &guards {
+        until_certain(guard).await;
+    }
     client.stats().calls - before.calls
 }
 

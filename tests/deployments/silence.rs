@@ -3,8 +3,10 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use leasehold::{Client, HoldState, Lease};
-use leasehold_testbed::{LIMIT, MASTER, Proxy, Sentinels, Server, eventually, take_and_release};
+use leasehold::{Client, Lease};
+use leasehold_testbed::{
+    LIMIT, MASTER, Proxy, Sentinels, Server, eventually, take_and_release, until_certain,
+};
 use tokio::time::timeout;
 
 /// So long that neither a poll nor the end of a lease makes up for a lost message.
@@ -85,9 +87,9 @@ async fn a_switch_is_noticed_although_every_sentinel_has_fallen_silent() {
         !channels(sentinels.server(new)).is_empty()
     })
     .await;
-    eventually("verified", async || held.state() == HoldState::Held).await;
+    until_certain(&held).await;
     follows(&other, sentinels.server(new)).await;
-    eventually("verified", async || in_the_way.state() == HoldState::Held).await;
+    until_certain(&in_the_way).await;
     in_the_way.unlock().await.expect("held");
     let woken = timeout(NEVER / 3, waiting)
         .await

@@ -5,6 +5,7 @@ use std::time::Duration;
 use leasehold::{Client, Error, HoldState, Lease, LossReason};
 use leasehold_testbed::{
     LIMIT, Sentinels, Server, assert_lost, command_stats, eventually, take_and_release,
+    until_certain,
 };
 
 use crate::silence::follows;
@@ -76,7 +77,7 @@ async fn a_hold_that_the_new_master_lacks_is_lost_at_once() {
     for guard in [&renewed, &fixed] {
         eventually("lost", async || guard.state() == HoldState::Lost).await;
     }
-    eventually("verified", async || kept.state() == HoldState::Held).await;
+    until_certain(&kept).await;
     let refused = renewed.unlock().await.expect_err("lost");
     assert_lost(&refused, LossReason::Gone);
     kept.unlock().await.expect("held");

@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use leasehold::{
-    Client, Error, ExpirablePermit, HoldState, Lease, LockGuard, LossReason, SemaphorePermit, Stats,
+    Client, Error, ExpirablePermit, Lease, LockGuard, LossReason, SemaphorePermit, Stats,
 };
 use leasehold_testbed::{
     Borrowed, KINDS, Outside, Proxy, Server, assert_lost, connected, eventually_within, lost, ms,
-    until_stats, within,
+    until_certain, until_stats, within,
 };
 
 use crate::testbed::{
@@ -263,7 +263,7 @@ fn after_a_reconnect_all_holds_are_verified_at_once() {
         let server = Server::start();
         let client = connected(brisk(&server.url()).lease(ms(3_600_000))).await;
         let mut outside = Outside::of(&server);
-        for round in 0..3 {
+        for _ in 0..3 {
             let kept = OfEachKind::take(&client, "kept").await;
             let gone = OfEachKind::take(&client, "gone").await;
             outside.command(&["EVAL", DELETE, "0", "gone"]);
@@ -273,10 +273,8 @@ fn after_a_reconnect_all_holds_are_verified_at_once() {
                 assert_eq!(reason, LossReason::Gone, "{kind}");
             }
             // Each kind is asked about by a call of its own, so the last answer may not be there yet.
-            for (kind, guard) in kept.guards() {
-                let what = format!("{kind} is certain in round {round}");
-                let is_certain = async || guard.state() == HoldState::Held;
-                eventually_within(LIMIT, &what, is_certain).await;
+            for (_, guard) in kept.guards() {
+                until_certain(guard).await;
             }
             kept.release().await;
         }
@@ -305,9 +303,8 @@ fn a_fixed_lease_is_verified_without_a_write() {
         until_stats(&client, LIMIT, "all are verified", all).await;
         assert_eq!(outside.calls("pexpire") + outside.calls("zadd"), 0);
         permit.release().await.expect("held");
-        for (kind, guard) in guards {
-            let is_certain = async || guard.state() == HoldState::Held;
-            eventually_within(LIMIT, kind, is_certain).await;
+        for (_, guard) in guards {
+            until_certain(&guard).await;
             guard.unlock().await.expect("held");
         }
         at_rest(&client, LIMIT).await;

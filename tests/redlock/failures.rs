@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use leasehold::{Client, ClientBuilder, Error, HoldState, Lease, LossReason};
-use leasehold_testbed::{Proxy, Server, eventually, lost, ms, soon, take_and_release, take_turn};
+use leasehold_testbed::{
+    Proxy, Server, eventually, lost, ms, soon, take_and_release, take_turn, until_certain,
+};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::testbed::{LONG, NAME, Nodes, Servers, in_vain, proxies, scripts_known};
@@ -86,7 +88,7 @@ async fn two_may_die_while_it_is_held() {
     sleep_until(first + ms(200)).await;
     guard.check().unwrap();
     // A slow renewal may be in flight.
-    eventually("certain", async || guard.state() == HoldState::Held).await;
+    until_certain(&guard).await;
     assert!(nodes.lock().try_lock(ONCE, LONG).await.is_err());
     let left = Servers(servers.0.drain(..3).collect());
     assert_eq!(left.holding(NAME), 3);
