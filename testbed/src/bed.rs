@@ -230,6 +230,7 @@ impl Bed {
         is_enough: fn(&Error) -> bool,
     ) -> Error {
         // The caller measures how long the first wait takes.
+        let began = Instant::now();
         let mut limit = None;
         loop {
             let error = wait().await.expect_err("somebody has it");
@@ -238,7 +239,7 @@ impl Bed {
             }
             self.timed_out(&error);
             let now = Instant::now();
-            let limit = *limit.get_or_insert(now + SOON);
+            let limit = *limit.get_or_insert(now + 3 * began.elapsed() + SOON);
             let may_be_repeated = !self.is_embedded() && now < limit;
             assert!(may_be_repeated, "not the error of a wait in vain: {error}");
         }
