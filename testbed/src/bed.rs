@@ -229,7 +229,7 @@ impl Bed {
         wait: impl AsyncFn() -> Result<T, Error>,
         is_enough: fn(&Error) -> bool,
     ) -> Error {
-        // The caller measures how long the first wait takes.
+        // The caller measures how long the first wait takes. It is repeated a few times, however long that is.
         let began = Instant::now();
         let mut limit = None;
         loop {

@@ -25,6 +25,7 @@ mod page;
 mod real;
 mod servers;
 mod services;
+mod stalls;
 mod synchronizers;
 
 use std::collections::BTreeMap;

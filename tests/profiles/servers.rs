@@ -1,6 +1,5 @@
 //! The rows of the table, and what comes out of their cells.
 
-use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,63 +8,21 @@ use leasehold::EmbeddedRedis;
 use leasehold::test_util::Profile;
 use leasehold_testbed::PROFILES;
 use tokio::runtime::Builder;
-use tokio::time::{Instant, sleep};
+use tokio::time::Instant;
 
 use crate::backend::Backend;
-use crate::behaviour::{self, ASKS, Behaviour};
+use crate::behaviour::{ASKS, Behaviour, Cell};
 use crate::cell::{self, Result};
 use crate::columns::{Column, columns};
 use crate::real::{REAL, Real};
+use crate::stalls::Stalls;
 
 /// Nothing takes longer in paused time: some behaviours wait for more than a day.
 const LIMIT: Duration = Duration::from_secs(40 * 3600);
 /// Nothing takes longer on a real server.
 const LIMIT_OF_REAL: Duration = Duration::from_secs(60);
-/// A machine that stands still for longer says nothing about a server: leases end meanwhile, and connections.
-const STALL: Duration = Duration::from_secs(1);
-/// How often a behaviour is repeated because of that.
+/// How often a behaviour runs at most, if the machine stands still each time.
 const ATTEMPTS: u32 = 4;
-
-/// Knows when the machine stood still the last time.
-struct Stalls {
-    looked_at: Cell<Instant>,
-    last_end: Cell<Option<Instant>>,
-}
-
-impl Stalls {
-    fn none() -> Self {
-        Stalls {
-            looked_at: Cell::new(Instant::now()),
-            last_end: Cell::new(None),
-        }
-    }
-
-    #[expect(clippy::future_not_send, reason = "it runs on one thread")]
-    async fn watch<T>(&self, run: impl Future<Output = T>) -> T {
-        let watch = async {
-            loop {
-                self.look();
-                sleep(STALL / 20).await;
-            }
-        };
-        tokio::select! {
-            ended = run => ended,
-            () = watch => unreachable!("it never ends"),
-        }
-    }
-
-    fn look(&self) {
-        let now = Instant::now();
-        if now - self.looked_at.replace(now) > STALL {
-            self.last_end.set(Some(now));
-        }
-    }
-
-    fn any_since(&self, began: Instant) -> bool {
-        self.look();
-        self.last_end.get().is_some_and(|ended| ended >= began)
-    }
-}
 
 /// A row.
 #[derive(Clone, Copy)]
@@ -116,7 +73,7 @@ impl Server {
 /// Runs each behaviour on an engine of its own, in paused time.
 pub(crate) fn on_engines(profile: Profile, column: Column) -> Result {
     let one = |behaviour: &Behaviour| {
-        let cell = || behaviour::Cell {
+        let cell = || Cell {
             backend: Backend::Engine(EmbeddedRedis::with_profile(profile)),
             kind: column.kind,
             name: "orders".to_owned(),
@@ -147,7 +104,7 @@ pub(crate) fn on_real(real: &Real) -> Option<Vec<(&'static str, Result)>> {
     let outcomes = behaviours.map(|(column, behaviour)| {
         let running = running.clone();
         let attempt = move |number: u32| {
-            let cell = behaviour::Cell {
+            let cell = Cell {
                 backend: Backend::Real(running.clone()),
                 kind: column.kind,
                 name: format!("{}, {}, {number}", column.name, behaviour.name),
@@ -156,7 +113,9 @@ pub(crate) fn on_real(real: &Real) -> Option<Vec<(&'static str, Result)>> {
         };
         let stalls = &stalls;
         async move {
-            for number in 1.. {
+            let mut number = 0;
+            loop {
+                number += 1;
                 let began = Instant::now();
                 let outcome = attempt(number).await;
                 // On a busy machine the connection may be replaced just when the one message comes.
@@ -166,7 +125,6 @@ pub(crate) fn on_real(real: &Real) -> Option<Vec<(&'static str, Result)>> {
                     return (column.name, (behaviour.name, outcome));
                 }
             }
-            unreachable!("the last attempt counts")
         }
     });
     // In their order, so that the first failure of a cell is always the same.
