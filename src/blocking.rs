@@ -1,81 +1,150 @@
 //! The same locks for threads without a runtime.
 //!
-//! A blocking [`Client`] is a client of this crate plus one helper thread. A blocking call polls the
-//! async call of the same name on the thread that makes it. So the names, the Redis cost, the guarantees and
-//! the errors are the same. Blocking and async callers of one session exclude each other, wait for each other
-//! and wake each other.
+//! A blocking [`Client`] is a client of this crate, and a thread that drives its connections.
+//! [`block_on`](Client::block_on) waits for any call of the library, so the names, the Redis cost, the guarantees and the
+//! errors are the same. Threads and tasks of one client exclude each other, wait for each other and wake each other.
 //!
 #![cfg_attr(feature = "embedded", doc = "```")]
 #![cfg_attr(not(feature = "embedded"), doc = "```ignore")]
 //! use std::time::Duration;
 //!
-//! use leasehold::{Error, Lease, blocking};
+//! use leasehold::{Client, Error, Lease, blocking};
 //!
 //! fn main() -> Result<(), Error> {
-//!     let client = blocking::Client::embedded(); // or blocking::Client::connect("redis://127.0.0.1:6379")?
+//!     let connecting = async { Ok(Client::embedded()) }; // or Client::connect("redis://127.0.0.1:6379")
+//!     let client = blocking::Client::connect(connecting)?;
 //!     let lock = client.lock("orders:42");
 //!
 //!     // Waits at most two seconds; not getting the lock is an error.
-//!     let guard = lock.try_lock(Duration::from_secs(2), Lease::Renewed)?;
+//!     let guard = client.block_on(lock.try_lock(Duration::from_secs(2), Lease::Renewed))?;
 //!     // … the work …
 //!     guard.check()?; // before a step that cannot be taken back
-//!     guard.unlock()?;
+//!     client.block_on(guard.unlock())?;
 //!
 //!     client.shutdown(Duration::from_secs(5))
 //! }
 //! ```
 //!
-//! # A wait cannot be dropped
+//! A blocked thread returns when its call ends, or when another thread calls [`Client::shutdown`]; then the call returns
+//! [`Error::Closed`]. [`Lock::lock`](crate::Lock::lock) has no wait that could end, so prefer
+//! [`try_lock`](crate::Lock::try_lock). Nothing stops the work of a thread whose lock is lost. Call
+//! [`check`](crate::LockGuard::check) before each irreversible step; it is local and free.
 //!
-//! An async caller can drop its future. A blocked thread returns when its wait ends, or when another thread
-//! calls [`Client::shutdown`]; then it returns [`Error::Closed`](crate::Error::Closed). [`Lock::lock`] and
-//! [`Semaphore::acquire`] have no wait that could end, so prefer the methods that take one.
+//! Guards can be moved to and dropped on any thread. A drop does not block, except for the last one of a client, its
+//! locks and guards: it waits up to 0.1 s for the releases of dropped guards. When `main` returns, releases that Redis
+//! has not confirmed by then may be lost. Guards that are never dropped, as in another thread or a `static`, release
+//! nothing. Their locks stay held until their leases end. [`Client::shutdown`] waits for the releases, and releases the
+//! held locks as well.
 //!
-//! # Work cannot be stopped
-//!
-//! [`Lock::run`] and [`Guard::run`] do not start the work without the lock, and report a loss after the work
-//! has ended. In between, nothing stops the work. Call [`check`](crate::LockGuard::check) before each
-//! irreversible step; it is local and free. [`Guard::ended`] tells another thread about the loss. A [fencing
-//! token](crate::FencingToken) closes the gap that remains, as with async calls.
-//!
-//! # In async code
-//!
-//! A blocking call panics if its thread is polling futures for a tokio runtime: in an async function or
-//! block, and in the poll of a future. It panics before anything is sent, and the message names the line of
-//! the call. Use the async calls there, or make the blocking call in `spawn_blocking`. These are safe in
-//! async code: making a client from a client, dropping a guard, a lock or a client, and the methods of
-//! [`Guard`] that do not wait.
-//!
-//! # Threads, and the end of the process
-//!
-//! There is one thread, `leasehold-wait`, in addition to the client's own. It ends after the last value of
-//! the client is dropped. A guard can be moved to and dropped on any thread. A drop does not block, except for the last
-//! one of a client, its locks and guards: it waits up to 0.1 s for the releases of dropped guards.
-//!
-//! When `main` returns, releases that Redis has not confirmed by then may be lost. Guards that are never dropped, as in
-//! another thread or a `static`, release nothing. Their locks stay held until their leases end. [`Client::shutdown`]
-//! waits for the releases, and releases the held locks as well.
-//!
-//! Blocking calls use real time. A test that pauses the clock of its runtime does not pause theirs.
+//! In an async program, wait on a thread for blocking work with the
+//! [`Handle`](tokio::runtime::Handle::block_on) of its runtime instead.
 
-#[macro_use]
-mod calls;
+use std::convert::Infallible;
+use std::io;
+use std::ops::Deref;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
 
-mod acquire;
-mod client;
-mod driver;
-mod guard;
-mod latch;
-mod lock;
-mod permits;
-mod read_write;
-mod semaphore;
+use tokio::runtime::{Builder, Handle};
+use tokio::sync::mpsc;
 
-pub use acquire::Acquire;
-pub use client::Client;
-pub use guard::Guard;
-pub use latch::CountDownLatch;
-pub use lock::{FencedLock, Lock};
-pub use permits::{ExpirablePermit, PermitExpirableSemaphore};
-pub use read_write::ReadWriteLock;
-pub use semaphore::{Semaphore, SemaphorePermit};
+use crate::error::{Cause, Error};
+
+/// A client for threads without a runtime.
+///
+/// It has all methods of [`crate::Client`]. Clones are the same client. The thread `leasehold-wait` drives it, and ends
+/// after its last clone, lock and guard.
+#[derive(Clone, Debug)]
+pub struct Client {
+    inner: crate::Client,
+    runtime: Handle,
+    /// The thread ends when all of these are gone. A call that [`Client::shutdown`] ends still needs its timers.
+    _user: mpsc::Sender<Infallible>,
+}
+
+impl Client {
+    /// Blocks the thread until a client is connected, for example by [`Client::connect`](crate::Client::connect) or
+    /// [`ClientBuilder::connect`](crate::ClientBuilder::connect).
+    ///
+    /// # Errors
+    ///
+    /// The errors of `connecting`. [`Error::Unavailable`] if the system cannot start a thread.
+    ///
+    /// # Panics
+    ///
+    /// As [`block_on`](Client::block_on).
+    #[track_caller]
+    pub fn connect(
+        connecting: impl Future<Output = Result<crate::Client, Error>>,
+    ) -> Result<Client, Error> {
+        let runtime = Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(no_thread)?;
+        let handle = runtime.handle().clone();
+        // Carries nothing.
+        let (user, mut gone) = mpsc::channel::<Infallible>(1);
+        let drive = move || {
+            runtime.block_on(gone.recv());
+        };
+        thread::Builder::new()
+            .name("leasehold-wait".to_owned())
+            .spawn(drive)
+            .map_err(no_thread)?;
+        let client = handle.block_on(connecting)?;
+        // Guards are released by the connections, after the last client. No drop waits for the thread, because it may
+        // happen in async code.
+        let (ended, connections) = (client.ended(), user.clone());
+        drop(handle.spawn(async move {
+            ended.await;
+            drop(connections);
+        }));
+        Ok(Client {
+            inner: client,
+            runtime: handle,
+            _user: user,
+        })
+    }
+
+    /// Blocks the thread until `call` is done. The thread itself polls it.
+    ///
+    /// # Panics
+    ///
+    /// If the thread already polls futures for a tokio runtime: in an async function or block, and in the poll of a
+    /// future. It panics before anything is sent.
+    #[track_caller]
+    pub fn block_on<F: IntoFuture>(&self, call: F) -> F::Output {
+        self.runtime.block_on(call.into_future())
+    }
+
+    /// Blocks the thread; otherwise like [`Client::shutdown`](crate::Client::shutdown).
+    ///
+    /// # Errors
+    ///
+    /// The errors of that method.
+    ///
+    /// # Panics
+    ///
+    /// As [`block_on`](Client::block_on).
+    #[track_caller]
+    pub fn shutdown(&self, deadline: Duration) -> Result<(), Error> {
+        self.block_on(self.inner.shutdown(deadline))
+    }
+}
+
+impl Deref for Client {
+    type Target = crate::Client;
+
+    fn deref(&self) -> &crate::Client {
+        &self.inner
+    }
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "it is given to `map_err`")]
+fn no_thread(error: io::Error) -> Error {
+    Error::Unavailable {
+        name: Arc::from("connect"),
+        cause: Cause::new(error.to_string()),
+    }
+}

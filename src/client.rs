@@ -14,7 +14,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::error::Error;
-use crate::fencing::FencingToken;
 use crate::session::Handle;
 #[cfg(all(test, feature = "embedded"))]
 use crate::session::Session;
@@ -150,52 +149,6 @@ impl Client {
     #[cfg(all(test, feature = "embedded"))]
     pub(crate) fn session(&self) -> &Arc<Session> {
         &self.handle.session
-    }
-
-    /// Sets the string at `key`, unless a holder with a later token has set it.
-    ///
-    /// This makes Redis a resource that checks the fencing token of its writers. It is the short form of
-    /// [`FencedValue::set`](crate::FencedValue::set), which can also read, and let the string expire. Only these methods may write
-    /// the key and its highest token. The highest token is kept at `leasehold_fence:{key}`, or at
-    /// `leasehold_fence::key` (two colons) if the key has braces of its own. The client's prefix is prepended
-    /// to `key`.
-    ///
-    /// # Redis cost
-    ///
-    /// 1 round trip.
-    ///
-    /// # Cancel safety
-    ///
-    /// Cancel safe. The value is either set or not, and the same token may set it again.
-    ///
-    /// # Errors
-    ///
-    /// - [`Error::StaleToken`]: a later token was there. Nothing changed; stop the work.
-    /// - [`Error::Unavailable`], [`Error::Unknown`] or [`Error::Protocol`]: Redis did not answer, or refused
-    ///   the call.
-    /// - [`Error::Closed`]: the client was shut down.
-    /// - [`Error::Config`]: the key cannot be used, or the token is below 1, which no lock hands out.
-    ///
-    /// # Examples
-    ///
-    #[cfg_attr(feature = "embedded", doc = "```")]
-    #[cfg_attr(not(feature = "embedded"), doc = "```ignore")]
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), leasehold::Error> {
-    /// # let client = leasehold::Client::embedded();
-    /// let guard = client.fenced_lock("report").lock().await?;
-    /// client.set_fenced("report:latest", guard.token(), "…").await?;
-    /// guard.unlock().await?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub async fn set_fenced(
-        &self,
-        key: impl AsRef<str>,
-        token: FencingToken,
-        value: &str,
-    ) -> Result<(), Error> {
-        self.fenced_value(key).set(token, value).await
     }
 
     /// The id of this client and its clones: a unique UUID in lower case.

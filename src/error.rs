@@ -8,7 +8,6 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::fencing::FencingToken;
 use crate::holder::Holder;
 use crate::lease::LossReason;
 
@@ -146,7 +145,7 @@ pub enum Error {
         /// Why the hold ended.
         reason: LossReason,
     },
-    /// The permit with this id, or the hold with this text, has ended or belongs to another client now.
+    /// The permit with this id, or the string lock with this owner, has ended or belongs to another client now.
     ///
     /// Nothing changed. This is a bug in the program, unless several callers were meant to try.
     #[error("no longer held, or taken over by another owner: name=`{name}`")]
@@ -181,7 +180,7 @@ pub enum Error {
     },
     /// The caller already holds the lock, and the call would wait for the caller's own release.
     ///
-    /// A guard passed to the call, the section around it, or its [`Owner`](crate::Owner) shows the hold.
+    /// A guard passed to the call, or the section around it, shows the hold.
     /// Nothing changed. This is a bug in the program: release the lock first, or make the call outside the
     /// section.
     #[error("already held by this owner: name=`{name}`, {how}")]
@@ -190,16 +189,6 @@ pub enum Error {
         name: Arc<str>,
         /// How the lock is held, and why the call would wait for that hold.
         how: &'static str,
-    },
-    /// The resource has already seen a later fencing token.
-    ///
-    /// Nothing changed. The holder of this token was paused beyond its lease: stop the work.
-    #[error("the resource has seen a later fencing token: key=`{key}`, token=`{token}`")]
-    StaleToken {
-        /// The resource.
-        key: Arc<str>,
-        /// The token that was refused.
-        token: FencingToken,
     },
     /// Too few independent servers answered.
     ///
@@ -341,7 +330,6 @@ impl Error {
             Error::NoPermits { .. } => "no_permits",
             Error::ExceedsLimit { .. } => "exceeds_limit",
             Error::AlreadyHeld { .. } => "already_held",
-            Error::StaleToken { .. } => "stale_token",
             Error::Quorum { .. } => "quorum",
             Error::Protocol { .. } => "protocol",
             Error::Requirements { .. } => "requirements",

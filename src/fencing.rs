@@ -6,31 +6,6 @@ use std::fmt;
 ///
 /// The resource remembers the highest token that it has seen and refuses lower ones. Then a holder that was
 /// paused beyond its lease can do no harm. [Fencing](crate::guide::fencing) has patterns for SQL and for object stores.
-/// [`Client::set_fenced`](crate::Client::set_fenced) and [`FencedValue`](crate::FencedValue) do it in Redis.
-///
-/// # Examples
-///
-#[cfg_attr(feature = "embedded", doc = "```")]
-#[cfg_attr(not(feature = "embedded"), doc = "```ignore")]
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), leasehold::Error> {
-/// use leasehold::{EmbeddedRedis, Error};
-///
-/// let redis = EmbeddedRedis::new();
-/// let (slow, fast) = (redis.client(), redis.client());
-/// let paused = slow.fenced_lock("report").lock().await?;
-/// redis.lose("report"); // the lease ended during the pause
-///
-/// let guard = fast.fenced_lock("report").lock().await?;
-/// fast.set_fenced("report:latest", guard.token(), "new").await?;
-///
-/// // The holder that was paused comes back and writes: the resource refuses it.
-/// let refused = slow.set_fenced("report:latest", paused.token(), "old").await;
-/// assert!(matches!(refused, Err(Error::StaleToken { .. })));
-/// guard.unlock().await?;
-/// # Ok(())
-/// # }
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FencingToken(i64);
 

@@ -5,11 +5,9 @@
 //! | [`Lock::holder`](crate::Lock::holder) | the [`Holder`] of one lock |
 //! | [`Lock::waiters`](crate::Lock::waiters) | its [`Waiters`] |
 //! | [`Client::locks`](crate::Client::locks) | a [`LockList`] of all locks that are held |
-//! | [`Client::deadlocks`](crate::Client::deadlocks) | each [`Deadlock`]: waiters that wait for each other |
 //! | [`Client::connections`](crate::Client::connections) | each [`Connection`] of the servers |
 
 pub use crate::connections::Connection;
-pub use crate::deadlocks::{Deadlock, DeadlockedWaiter};
 pub use crate::holder::Holder;
 pub use crate::lock::Waiters;
 pub use crate::locks::{LockInfo, LockKind, LockList};

@@ -209,8 +209,8 @@ pub enum Ended {
     Released,
     /// The hold ended before it was released, and others may hold the lock.
     Lost(LossReason),
-    /// The guard was forgotten or handed on, and this client no longer follows the hold.
-    HandedOn,
+    /// The guard was forgotten, and this client no longer follows the hold.
+    Forgotten,
 }
 
 impl LossReason {

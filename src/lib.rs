@@ -116,14 +116,12 @@ mod client;
 mod client_id;
 mod clock;
 mod connections;
-mod deadlocks;
 #[cfg(all(doctest, feature = "embedded"))]
 mod doctests;
 mod durability;
 #[cfg(feature = "embedded")]
 mod embedded;
 mod error;
-mod fenced_value;
 mod fencing;
 #[cfg(all(doc, not(doctest)))]
 pub mod guide;
@@ -150,15 +148,13 @@ use leasehold_transport::{sync, timer};
 
 pub use client::{Client, ClientBuilder};
 pub use error::{Cause, ConfigError, Error, Refused};
-pub use fenced_value::FencedValue;
 pub use fencing::FencingToken;
 pub use latch::CountDownLatch;
 pub use lease::{Ended, ForcedRelease, HoldState, Lease, LossReason};
-pub use lock::{Acquire, FencedGuard, FencedLock, Guard, HoldText, Lock, LockGuard};
+pub use lock::{Acquire, FencedGuard, FencedLock, Guard, Lock, LockGuard};
 pub use permits::{ExpirablePermit, PermitExpirableSemaphore};
 pub use read_write::ReadWriteLock;
 pub use semaphore::{Semaphore, SemaphorePermit};
-pub use session::Owner;
 pub use stats::Stats;
 
 /// The crate fred, in the version whose clients [`Client::builder_with_fred`] takes.

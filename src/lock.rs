@@ -5,10 +5,10 @@ mod awaited;
 mod calls;
 mod fenced;
 mod guard;
-mod hand_on;
 mod inspect;
 mod members;
 mod multi;
+mod restore;
 mod settings;
 mod single;
 
@@ -33,12 +33,9 @@ use crate::session::section;
 use multi::MultiLock;
 use single::SingleLock;
 
-pub(crate) use guard::run::done_unless_lost;
-
 pub use acquire::Acquire;
 pub use fenced::FencedGuard;
 pub use guard::{Guard, LockGuard};
-pub use hand_on::HoldText;
 pub use inspect::Waiters;
 
 /// A distributed lock of any kind: plain, fair, fenced, one side of a read/write lock, or several locks as
@@ -93,8 +90,7 @@ pub use inspect::Waiters;
 /// ```
 ///
 /// Every other acquisition waits for the release, even one in the task that holds the lock. The
-/// [`Error::Timeout`] says whether a hold of this client was in the way. Code that has neither a guard nor a
-/// section can share an [`Owner`](crate::Owner).
+/// [`Error::Timeout`] says whether a hold of this client was in the way.
 ///
 /// # Futures that nobody polls
 ///
@@ -134,7 +130,7 @@ pub use inspect::Waiters;
 /// | timed out    | 1               | `lock_inspect`, by one waiter of a client: who is in the way |
 /// | handed over  | 0               | none                                               |
 /// | re-entered   | 1               | `lock_reenter`                                     |
-/// | released     | 1               | `lock_release`; `lock_linger` if it is to [stay locked](Acquire::unlock_not_before) |
+/// | released     | 1               | `lock_release` |
 /// | while held   | 1 per third of the lease | `lock_renew`, many holds in one call      |
 /// | while waited for | 1 a second  | `keys_exist`, many names in one call               |
 ///
@@ -196,7 +192,6 @@ impl<G: Guard> Lock<G> {
         Lock::of(LockSet::Single(SingleLock {
             handle,
             resource: resource.map(Arc::new),
-            owner: None,
             settings: LockSettings::default(),
         }))
     }

@@ -28,7 +28,6 @@ mod script;
 pub(crate) mod semaphore;
 mod string;
 pub(crate) mod waiters;
-pub(crate) mod waits;
 
 use std::sync::Arc;
 

@@ -4,7 +4,6 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::lock::Lock;
-use crate::session::owner::Owner;
 
 /// A distributed lock for many readers or one writer, shared with Redisson's `RReadWriteLock`.
 ///
@@ -62,18 +61,6 @@ pub struct ReadWriteLock {
 impl ReadWriteLock {
     pub(crate) fn new(read: Lock, write: Lock) -> Self {
         ReadWriteLock { read, write }
-    }
-
-    /// Makes `owner` the owner of all acquisitions of both sides through this value.
-    ///
-    /// See [`Owner`] for what that means for exclusion.
-    #[must_use = "the lock is moved into the returned value"]
-    pub fn owned_by(self, owner: &Owner) -> Self {
-        let ReadWriteLock { read, write } = self;
-        ReadWriteLock {
-            read: read.owned_by(owner),
-            write: write.owned_by(owner),
-        }
     }
 
     /// Sets the lease of both sides. See [`Lock::with_lease`].

@@ -26,7 +26,6 @@ mod local_queue;
 pub(crate) mod lock_settings;
 pub(crate) mod options;
 mod outcome;
-pub(crate) mod owner;
 pub(crate) mod proofs;
 pub(crate) mod request;
 mod retry;
@@ -67,8 +66,7 @@ use local_queue::LocalQueues;
 
 pub(crate) use events::Reported;
 pub(crate) use hold_share::HoldShare;
-pub(crate) use local_queue::{Streak, Waiter};
-pub use owner::Owner;
+pub(crate) use local_queue::Streak;
 
 /// The settings of a session, which the builder has checked.
 #[derive(Clone, Debug)]
@@ -182,7 +180,6 @@ impl Session {
             queues: LocalQueues::new(streak),
             subscriptions: reported.subscriptions,
             cleanups: Cleanups::new(),
-            recent_releases: reported.recent_releases,
             descriptions: Descriptions::default(),
             client_channel: reported.client_channel,
             in_rounds: Arc::default(),

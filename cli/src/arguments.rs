@@ -93,12 +93,6 @@ pub(crate) enum Task {
     /// the holder first if two at once would do harm. On a terminal, asks for confirmation; elsewhere --yes is required.
     /// Exit code 1: the lock was free.
     Break(BreakArguments),
-    /// Find waiters that wait for each other.
-    ///
-    /// One holds a lock and waits for another one, whose holder waits for the first, in any processes. Sees the waiters
-    /// of clients with `describe_holds`, once they have waited for 0.6 s. Takes less than two seconds. Exit code 1:
-    /// there is a deadlock. `break --owner` ends it.
-    Deadlocks(DeadlocksArguments),
     /// Set how many permits a semaphore has.
     ///
     /// Sets the total, held permits included, and creates the semaphore if there is none. If more are held than the new
@@ -225,9 +219,7 @@ pub(crate) enum Checked {
     Permits,
     /// Count-down latches of the library.
     Latch,
-    /// Fenced values of the library.
-    FencedValues,
-    /// `ls`, `show`, `watch`, `break` and `deadlocks`.
+    /// `ls`, `show`, `watch` and `break`.
     List,
     /// The names and purposes of holders, as `run` writes them.
     Holders,
@@ -276,13 +268,6 @@ pub(crate) struct BreakArguments {
     /// Allow to delete a string that leasehold did not write. It may be a lock, such as Laravel's, or any other data.
     #[arg(long)]
     pub(crate) string: bool,
-    /// Print JSON.
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct DeadlocksArguments {
     /// Print JSON.
     #[arg(long)]
     pub(crate) json: bool,

@@ -4,7 +4,6 @@ mod arguments;
 mod bench;
 mod break_lock;
 mod clock;
-mod deadlocks;
 mod exit;
 mod found;
 mod help;
@@ -53,7 +52,6 @@ fn perform(Arguments { server, task }: Arguments) -> Result<u8, Failure> {
         Task::Ls(list) => on_runtime(list::list(&list, &server)),
         Task::Show(show) => on_runtime(show::show(&show, &server)),
         Task::Break(asked) => on_runtime(break_lock::break_lock(&asked, &server)),
-        Task::Deadlocks(asked) => on_runtime(deadlocks::deadlocks(&asked, &server)),
         Task::Permits(asked) => on_runtime(permits::permits(&asked, &server)),
         Task::Watch(watch) => on_runtime(watch::watch(&watch, &server)),
         Task::Preflight(asked) => on_runtime(preflight::preflight(&asked, &server)),

@@ -77,7 +77,6 @@ impl Checked {
             Checked::Semaphore => Use::Semaphore,
             Checked::Permits => Use::Permits,
             Checked::Latch => Use::Latch,
-            Checked::FencedValues => Use::SetFenced,
             Checked::List => Use::Listing,
             Checked::Holders => Use::DescribeHolds,
         }

@@ -239,6 +239,7 @@ async fn run_under(
     signals: &mut Signals,
 ) -> Result<Ended, Failure> {
     let since = clock::now();
+    let until = job.at_least.map(|span| since.after(span));
     let plan = match &hold {
         Hold::Enclosing(enclosing) => Plan::of_rest(enclosing.until().left(), job.grace),
         _ => plan,
@@ -250,20 +251,22 @@ async fn run_under(
         .await?;
     let Ending::Finished(code) = ending else {
         // The lock is gone, or the server gives no answer. The runner ends with its command.
-        drop(hold);
+        if until.is_some_and(|until| !until.has_come()) {
+            hold.leave();
+        }
         return Ok(Ended {
             code: exit::LOST,
             close: LAST_TRY,
         });
     };
-    let hold = match job.at_least.filter(|_| !job.is_kept_by_redis()) {
-        Some(span) => stay(hold, since.after(span), signals).await,
+    let hold = match until.filter(|_| !job.is_kept_by_redis()) {
+        Some(until) => stay(hold, until, signals).await,
         None => Some(hold),
     };
     let Some(hold) = hold else {
         return Ok(Ended::with(code));
     };
-    match hold.release().await {
+    match hold.release(until).await {
         Err(Error::Lost { .. }) => {
             complain(&format!("`{}` was lost while the command ran", job.name));
             Ok(Ended::with(exit::LOST))

@@ -2,7 +2,6 @@
 #![expect(clippy::print_stdout, reason = "measured margins")]
 
 mod concurrent;
-mod deadlocks;
 mod deployments;
 mod exit_codes;
 mod help;

@@ -218,17 +218,17 @@ fn a_run_that_waits_says_that_it_lowered_the_number() {
 #[test]
 fn a_latch_that_is_waited_for_is_watched() {
     let Some(bed) = Testbed::start() else { return };
-    let client = blocking::Client::connect(&bed.server.url()).expect("connects");
+    let client = blocking::Client::connect(Client::connect(&bed.server.url())).expect("connects");
     let latch = client.count_down_latch("latch");
-    assert!(latch.try_set_count(1).expect("set"));
+    assert!(client.block_on(latch.try_set_count(1)).expect("set"));
     let watched = || stdout(&bed.output(&["watch", "--count", "1", "--lines"]));
     assert_eq!(watched(), "");
     thread::scope(|scope| {
-        let waiter = scope.spawn(|| latch.wait(LATE));
+        let waiter = scope.spawn(|| client.block_on(latch.wait(LATE)));
         wait_until("watched", LATE, || {
             watched().contains("held    latch (latch) at count 1")
         });
-        latch.count_down().expect("counted");
+        client.block_on(latch.count_down()).expect("counted");
         waiter.join().expect("no panic").expect("it is open");
     });
 }

@@ -26,7 +26,7 @@
 //! - Before anything else, it verifies its hold there by a renewal. A hold that this primary does not have is lost.
 //! - Renewals and releases are not delayed. But at the beginning of the grace, a renewal does not move the deadline of the
 //!   guard. The former primary may still count the former lease, and grant the lock to another client when that ends.
-//! - A release that a former primary confirmed is repeated at the new one, which may not have it.
+//! - A release that a former primary did not confirm is repeated at the new one.
 //! - A message that hands over the lock counts only if its client was refused on the same connection. In a grace it has not
 //!   asked there, so it asks again afterwards.
 //!

@@ -12,8 +12,8 @@
 //!
 //! What a server may have forgotten is forgotten in some of the states ([`Said::Forgets`]). While two servers may answer,
 //! replies are believed ([`Said::Replaced`]). So are they for the longest lease after calls that the model does not have
-//! ([`Said::Unmodelled`]): releases by force, holds that are left to their expiry, and holds that are handed on. What
-//! clients do by themselves is judged all the same: fields, deadlines, hand-overs.
+//! ([`Said::Unmodelled`]): releases by force, and holds that are forgotten. What clients do by themselves is judged all the
+//! same: fields, deadlines, hand-overs.
 
 pub mod coverage;
 mod reader;
@@ -101,7 +101,7 @@ pub enum Said {
         /// The end.
         until: u64,
     },
-    /// A hold is left to whoever gets its text, in any client.
+    /// A hold is forgotten, or restored by its owner. Any client may do so.
     HandedOn {
         /// The field of the hold.
         field: String,

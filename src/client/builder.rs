@@ -218,22 +218,19 @@ impl ClientBuilder {
     ///
     /// [`Lock::holder`](crate::Lock::holder), [`Client::locks`](crate::Client::locks) and the command line
     /// show the description. Every [`Error::Timeout`](crate::Error::Timeout) says who is in the way, even of a zero wait.
-    /// Waiters that hold a lock say what they hold and wait for, so that
-    /// [`Client::deadlocks`](crate::Client::deadlocks) finds those that wait for each other.
     ///
     /// # Redis cost
     ///
     /// One more call (`hold_describe`) for each grant and each renewal. It is sent in the background for up
     /// to 100 holds at once, and nothing waits for it. When a wait times out, one more call (`lock_inspect`)
-    /// precedes the error. While a waiter that holds a lock has waited for 0.6 s, two more calls a second
-    /// (`waits_say`) for up to 64 such waiters of the client.
+    /// precedes the error.
     ///
     /// # Keys
     ///
     /// The hash `leasehold_holders:{name}`, with up to 64 owners. Redisson and other clients that do not know
     /// the hash ignore it. It expires with the lease, even if the lock is released sooner, but the
     /// description of a released hold is no longer shown. So with long fixed leases, each name leaves a small
-    /// hash until then. The hash `leasehold_waits` has the waiters of all clients. It expires after 2 s.
+    /// hash until then.
     pub fn describe_holds(mut self) -> Self {
         self.describe_holds = true;
         self

@@ -1,7 +1,6 @@
 //! The methods that make locks, semaphores and latches of each kind. They do no I/O.
 
 use super::Client;
-use crate::fenced_value::FencedValue;
 use crate::latch::CountDownLatch;
 use crate::lock::{FencedLock, Guard, Lock};
 use crate::permits::PermitExpirableSemaphore;
@@ -108,18 +107,6 @@ impl Client {
     /// Makes a latch whose waiters go on when its count reaches zero, like Redisson's `getCountDownLatch`.
     pub fn count_down_latch(&self, name: impl AsRef<str>) -> CountDownLatch {
         CountDownLatch::new(self.synchronizer(Kind::Latch, name.as_ref()))
-    }
-
-    /// Makes a string that checks the fencing tokens of its users.
-    ///
-    /// # Keys
-    ///
-    /// The string is at `key`, and its highest token at `leasehold_fence:{key}`, or at `leasehold_fence::key` (two
-    /// colons) if the key has braces of its own.
-    pub fn fenced_value(&self, key: impl AsRef<str>) -> FencedValue {
-        let prefix = &self.handle.calls().settings.key_prefix;
-        let resource = Resource::new(Kind::Lock, prefix, key.as_ref());
-        FencedValue::new(self.handle.clone(), resource)
     }
 
     fn lock_of<G: Guard>(&self, kind: Kind, name: &str) -> Lock<G> {

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use super::Client;
 use crate::connections::Connection;
-use crate::deadlocks::Deadlock;
 use crate::error::Error;
 use crate::locks::{LockInfo, LockList};
 use crate::preflight::{PreflightCheck, Requirements};
@@ -108,52 +107,6 @@ impl Client {
     ///   [`force_unlock_of`](crate::Lock::force_unlock_of).
     pub async fn force_unlock_at(&self, key: &[u8], owner: &str) -> Result<bool, Error> {
         crate::locks::force_unlock_at(&self.handle, key, owner).await
-    }
-
-    /// Finds waiters that wait for each other: one holds a lock and waits for another lock, whose holder waits
-    /// for the first. The waiters may be in any processes.
-    ///
-    /// It sees the waiters of clients that [describe their holds](crate::ClientBuilder::describe_holds), once
-    /// they have waited for 0.6 s. What a task holds is what it has taken: so a guard that was given to
-    /// another task counts for the task that took it, and the branches of a `join!` count together. A cycle
-    /// is reported if it lasted between two looks, half a second apart, and if Redis has all of its holds.
-    /// Only locks count: permits and latches do not, and neither does a wait behind others in a queue.
-    ///
-    /// A waiter whose wait has a limit ends the deadlock then. Otherwise free one of the locks, for example
-    /// with [`Lock::force_unlock_of`](crate::Lock::force_unlock_of).
-    ///
-    /// # Redis cost
-    ///
-    /// 1 round trip if there is nothing to report. Otherwise up to seven within 1.2 s, and 1 for each hold of
-    /// a cycle.
-    ///
-    /// # Cancel safety
-    ///
-    /// Cancel safe.
-    ///
-    /// # Errors
-    ///
-    /// - [`Error::Unavailable`], [`Error::Unknown`] or [`Error::Protocol`]: Redis did not answer, or refused
-    ///   the call.
-    /// - [`Error::Closed`]: the client was shut down.
-    ///
-    /// # Examples
-    ///
-    #[cfg_attr(feature = "embedded", doc = "```")]
-    #[cfg_attr(not(feature = "embedded"), doc = "```ignore")]
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), leasehold::Error> {
-    /// let client = leasehold::Client::embedded();
-    /// for deadlock in client.deadlocks().await? {
-    ///     for waiter in deadlock.iter() {
-    ///         println!("{waiter}"); // billing@pod-7 (nightly run) holds `a` and has waited 12.3s for `b`
-    ///     }
-    /// }
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub async fn deadlocks(&self) -> Result<Vec<Deadlock>, Error> {
-        crate::deadlocks::find(&self.handle).await
     }
 
     /// Lists the connections of all servers with `CLIENT LIST`, so that an operator can find the process of a

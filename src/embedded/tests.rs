@@ -1,6 +1,5 @@
 //! The engine and a client of it: order, delivery, outages.
 
-mod clients;
 #[cfg(feature = "fred")]
 mod fred;
 
@@ -10,7 +9,7 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
-use tokio::time::{advance, sleep};
+use tokio::time::sleep;
 
 use super::EmbeddedRedis;
 use super::testing::{LinkControl, Reply, Restart};
@@ -21,7 +20,6 @@ use crate::transport::{
 };
 
 const TIMEOUT: Duration = Duration::from_secs(1);
-const LEASE: Duration = Duration::from_secs(30);
 
 #[derive(Default)]
 struct Recorder(Mutex<Vec<String>>);
@@ -104,49 +102,6 @@ async fn settle() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_ends_when_the_clock_was_advanced() {
-    let redis = EmbeddedRedis::new();
-    let (client, ..) = connect(&redis);
-    assert_eq!(
-        client.call(Lane::Caller, acquire("a")).await,
-        Ok(Value::Nil)
-    );
-    assert_eq!(
-        client.call(Lane::Caller, acquire("b")).await,
-        Ok(Value::Int(30_000))
-    );
-    advance(LEASE).await;
-    assert_eq!(
-        client.call(Lane::Caller, acquire("b")).await,
-        Ok(Value::Int(0))
-    );
-    advance(Duration::from_millis(1)).await;
-    assert_eq!(
-        client.call(Lane::Caller, acquire("b")).await,
-        Ok(Value::Nil)
-    );
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_message_reaches_earlier_subscribers() {
-    let redis = EmbeddedRedis::new();
-    let (client, _, recorder) = connect(&redis);
-    let (other, ..) = connect(&redis);
-    let channel: Arc<str> = Arc::from("ch");
-    assert_eq!(client.subscribe(&channel, "k").await, Ok(()));
-    assert_eq!(other.call(Lane::Caller, acquire("a")).await, Ok(Value::Nil));
-    assert_eq!(
-        other.call(Lane::Background, release("a")).await,
-        Ok(Value::Int(1))
-    );
-    settle().await;
-    assert_eq!(recorder.take(), ["ch=0"]);
-    client.unsubscribe(&channel);
-    settle().await;
-    assert!(redis.listeners().is_empty());
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_cut_distinguishes_unknown_from_not_applied() {
     let redis = EmbeddedRedis::new();
     let (client, control, recorder) = connect(&redis);
@@ -223,41 +178,6 @@ async fn a_restart_loses_scripts_and_data_but_not_subscriptions() {
     );
     assert_eq!(redis.listeners().get("ch"), Some(&1));
     assert_eq!(redis.commands_run()["eval"], 2);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_closed_client_answers_and_leaves_nothing_behind() {
-    let redis = EmbeddedRedis::new();
-    let (client, ..) = connect(&redis);
-    assert_eq!(client.subscribe(&Arc::from("ch"), "k").await, Ok(()));
-    client.close().await;
-    settle().await;
-    assert_eq!(
-        client.call(Lane::Caller, acquire("a")).await,
-        Err(CallError::Closed)
-    );
-    drop(client);
-    assert!(redis.listeners().is_empty() && redis.links().is_empty() && redis.dump().is_empty());
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_crashed_client_releases_nothing() {
-    let redis = EmbeddedRedis::new();
-    let (client, control, _) = connect(&redis);
-    assert_eq!(
-        client.call(Lane::Caller, acquire("a")).await,
-        Ok(Value::Nil)
-    );
-    control.crash();
-    settle().await;
-    let refused = client.call(Lane::Caller, release("a")).await;
-    assert!(
-        matches!(refused, Err(CallError::NotApplied(_))),
-        "{refused:?}"
-    );
-    assert_eq!(redis.dump().len(), 1);
-    redis.jump_clock(LEASE + Duration::from_millis(1));
-    assert!(redis.dump().is_empty());
 }
 
 #[test]

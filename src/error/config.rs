@@ -104,25 +104,11 @@ pub enum ConfigError {
         /// What is missing: `timers`, or `I/O`.
         what: &'static str,
     },
-    /// The text is not from [`LockGuard::hand_on`](crate::LockGuard::hand_on) of this lock.
-    #[error("not a text from `hand_on`: {reason}; pass the text on unchanged")]
-    HandOnText {
-        /// What is wrong with the text.
-        reason: &'static str,
-    },
     /// The method is for a single lock, and was called on several locks as one.
     #[error("`{call}` needs a single lock: call it on each member")]
     Several {
         /// The method.
         call: &'static str,
-    },
-    /// A hold cannot be handed on while it has other guards, or if its owner also took the read lock.
-    #[error(
-        "a hold with other guards or nested read locks cannot be handed on: unlock those first, name=`{name}`"
-    )]
-    OtherGuards {
-        /// The lock.
-        name: String,
     },
     /// The guard given to [`Acquire::within`](crate::Acquire::within) belongs to another lock or client.
     #[error("the guard given to `within` belongs to another lock or client: name=`{name}`")]

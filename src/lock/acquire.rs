@@ -13,7 +13,7 @@ use crate::error::ConfigError;
 use crate::error::Error;
 use crate::lease::Lease;
 use crate::session::hold::Hold;
-use crate::session::options::{Ends, Options, checked_purpose};
+use crate::session::options::{Options, checked_purpose};
 use crate::session::wait::Wait;
 
 /// An acquisition with settings: `.await` it for a guard, or [`run`](Acquire::run) work while the lock is
@@ -51,7 +51,7 @@ pub struct Acquire<'a, G = LockGuard> {
     lock: &'a Lock<G>,
     wait: Option<Duration>,
     lease: Lease,
-    ends: Option<Box<Ends>>,
+    max_hold: Option<Duration>,
     within: Option<Vec<Arc<Hold>>>,
     purpose: Option<String>,
 }
@@ -63,7 +63,7 @@ impl<'a, G: Guard> Acquire<'a, G> {
             lock,
             wait,
             lease,
-            ends: None,
+            max_hold: None,
             within: None,
             purpose,
         }
@@ -87,53 +87,7 @@ impl<'a, G: Guard> Acquire<'a, G> {
     /// [`LossReason::MaxHold`](crate::LossReason::MaxHold), and the lock is released. The allowed range is
     /// that of a lease.
     pub fn max_hold(mut self, max_hold: Duration) -> Self {
-        self.ends.get_or_insert_default().max_hold = Some(max_hold);
-        self
-    }
-
-    /// Keeps the lock for at least this time after the acquisition, even if it is released sooner. Default: a
-    /// release frees it at once. From 10 ms to a year, and at most the lease if that is fixed.
-    ///
-    /// This is for a job that must not run again too soon, such as a cron job on machines whose clocks
-    /// differ. Java's `ShedLock` calls it `lockAtLeastFor`.
-    ///
-    /// An early release ends the guard as usual and stops the renewals. Redis then keeps the lock until the
-    /// time is over, for other clients and for the waiters of this one. The process may exit. It does not
-    /// matter how the guard ends: by [`unlock`](LockGuard::unlock), a drop, [`max_hold`](Acquire::max_hold)
-    /// or [`Client::shutdown`](crate::Client::shutdown). If the process dies, the lock stays held for this
-    /// long as well, because the lease of the acquisition is at least this time.
-    ///
-    /// - An acquisition that fails or is dropped does not keep the lock.
-    /// - A [forced](Lock::force_unlock) release frees the lock at once.
-    /// - Of nested acquisitions, the latest end counts, in whichever order the guards are released.
-    /// - The setting is lost when the hold is [handed on](LockGuard::hand_on).
-    /// - A read hold taken under a write hold may outlive it. The write side then stays locked until the
-    ///   read hold ends, and for up to the lease of the read hold after that.
-    ///
-    /// The read side of a read/write lock refuses this setting with [`ConfigError::Setting`], because readers
-    /// share the key. A set of locks with such a member refuses it as well.
-    ///
-    /// # Redis cost
-    ///
-    /// Nothing extra. The release is 1 round trip, and it publishes when the lease ends.
-    ///
-    /// # Examples
-    ///
-    #[cfg_attr(feature = "embedded", doc = "```")]
-    #[cfg_attr(not(feature = "embedded"), doc = "```ignore")]
-    /// # #[tokio::main(flavor = "current_thread")]
-    /// # async fn main() -> Result<(), leasehold::Error> {
-    /// use std::time::Duration;
-    ///
-    /// let lock = leasehold::Client::embedded().lock("nightly");
-    /// let tick = lock.acquire().wait(Duration::ZERO).unlock_not_before(Duration::from_secs(300));
-    /// tick.run(async |_guard| { /* the job, which may be fast */ }).await?;
-    /// assert!(lock.is_locked().await?, "another machine whose clock is behind finds it taken");
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn unlock_not_before(mut self, span: Duration) -> Self {
-        self.ends.get_or_insert_default().unlock_not_before = Some(span);
+        self.max_hold = Some(max_hold);
         self
     }
 
@@ -227,7 +181,7 @@ impl<'a, G: Guard> Acquire<'a, G> {
     async fn take(self) -> Result<G, Error> {
         let wait = self.wait.map_or(Wait::Forever, Wait::from);
         let mut options = Options::new(wait, self.lease);
-        options.ends = self.ends;
+        options.max_hold = self.max_hold;
         options.purpose = self.purpose.map(checked_purpose).transpose()?;
         if let Some(within) = self.within {
             if !self.lock.is_lock_of_any(&within) {

@@ -4,7 +4,7 @@ use std::future::Future;
 use std::ops::Deref;
 
 use super::guard::{Guard, LockGuard, sealed::Sealed};
-use super::{FencedLock, HoldText, Lock};
+use super::{FencedLock, Lock};
 use crate::error::{Error, Refused};
 use crate::fencing::FencingToken;
 
@@ -55,15 +55,6 @@ impl FencedGuard {
     /// See [`LockGuard::reenter`].
     pub async fn reenter(&self) -> Result<FencedGuard, Error> {
         FencedGuard::of(self.guard.reenter().await?)
-    }
-
-    /// Like [`LockGuard::hand_on`]. The guard that takes the hold over gets a higher token.
-    ///
-    /// # Errors
-    ///
-    /// See [`LockGuard::hand_on`].
-    pub fn hand_on(self) -> Result<HoldText, Error> {
-        self.guard.hand_on()
     }
 
     /// See [`LockGuard::forget`].

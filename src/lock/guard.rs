@@ -19,7 +19,7 @@ use crate::lease::{Ended, HoldState, Lease, LossReason};
 use crate::session::HoldShare;
 use crate::session::acquire::reenter;
 use crate::session::existing_hold::extend;
-use crate::session::hold::{Heir, Hold};
+use crate::session::hold::Hold;
 use crate::session::holds::release::cleanup::Cleanup;
 
 use multi::MultiGuard;
@@ -198,7 +198,7 @@ impl LockGuard {
         }
     }
 
-    /// Resolves when the hold ends, and returns how it ended: released, lost or handed on.
+    /// Resolves when the hold ends, and returns how it ended: released, lost or forgotten.
     ///
     /// The future does not borrow the guard, so it can be spawned. It always resolves in the end. To stop
     /// work when the lock is lost, [`run`](LockGuard::run) is simpler.
@@ -325,7 +325,7 @@ impl LockGuard {
     /// If the hold has other guards, only this guard ends.
     pub fn forget(self) {
         match self.share {
-            Share::Single(share) => drop(share.let_go(Heir::Nobody)),
+            Share::Single(share) => drop(share.let_go()),
             Share::Multi(multi) => multi.forget(),
         }
     }
@@ -334,17 +334,9 @@ impl LockGuard {
     pub(crate) fn keep_for_good(self) {
         if let Share::Single(share) = self.share {
             let (handle, hold) = (share.handle().clone(), share.hold().clone());
-            if share.let_go(Heir::Nobody) {
+            if share.let_go() {
                 handle.holds().cleanups.post(Cleanup::KeepPermits(hold));
             }
-        }
-    }
-
-    /// The share of a single lock. The guard of several locks is released, as if it were dropped.
-    pub(super) fn into_single(self) -> Option<HoldShare> {
-        match self.share {
-            Share::Single(share) => Some(share),
-            Share::Multi(_) => None,
         }
     }
 }

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use super::single::SingleLock;
 use super::{Guard, Lock, LockSet};
-use crate::session::Owner;
 use crate::session::lock_settings::OwnSettings;
 
 /// # Settings
@@ -26,16 +25,7 @@ use crate::session::lock_settings::OwnSettings;
 ///   renewed guards.
 /// - The first waiter in the queue asks at the interval of its own safety poll.
 impl<G: Guard> Lock<G> {
-    /// Makes `owner` the owner of all acquisitions through this value.
-    ///
-    /// These acquisitions re-enter the holds of the owner, so **they do not exclude each other**. See
-    /// [`Owner`] for the alternatives.
-    #[must_use = "the lock is moved into the returned value"]
-    pub fn owned_by(self, owner: &Owner) -> Self {
-        self.changed(&|single| single.owner = Some(owner.clone()))
-    }
-
-    /// Refuses to take the lock again inside a section, with a guard, or with an [`Owner`].
+    /// Refuses to take the lock again inside a section or with a guard.
     ///
     /// Such an acquisition fails at once with [`Error::AlreadyHeld`](crate::Error::AlreadyHeld).
     #[must_use = "the lock is moved into the returned value"]

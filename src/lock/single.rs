@@ -13,7 +13,6 @@ use crate::session::Handle;
 use crate::session::hold::Hold;
 use crate::session::lock_settings::LockSettings;
 use crate::session::options::Options;
-use crate::session::owner::Owner;
 use crate::session::proofs::Proofs;
 use crate::session::request::Request;
 
@@ -22,8 +21,6 @@ use crate::session::request::Request;
 pub(crate) struct SingleLock {
     pub(crate) handle: Arc<Handle>,
     pub(crate) resource: Result<Arc<Resource>, ConfigError>,
-    /// The owner of all acquisitions; without one, each acquisition is its own owner.
-    pub(crate) owner: Option<Owner>,
     pub(crate) settings: LockSettings,
 }
 
@@ -46,15 +43,6 @@ impl SingleLock {
     /// Like [`resource`](Self::resource), and refuses options that this lock does not support.
     pub(crate) fn resource_for(&self, options: &Options) -> Result<&Arc<Resource>, ConfigError> {
         let resource = self.resource()?;
-        if options.unlock_not_before().is_some() && !resource.can_linger() {
-            let (setting, kind) = ("unlock_not_before", resource.kind.to_string());
-            let reason = "its holders share one key, whose lease is that of all";
-            return Err(ConfigError::Setting {
-                setting,
-                kind,
-                reason,
-            });
-        }
         if options.purpose.is_some() && !resource.can_be_described() {
             let allowed = "none: the braces in the name would put it in another cluster slot";
             return Err(ConfigError::out_of_range("purpose", "a purpose", allowed));
@@ -65,16 +53,8 @@ impl SingleLock {
     pub(crate) fn request(&self, options: &Options) -> Result<Request, ConfigError> {
         let (session, resource) = (&self.handle.session, self.resource_for(options)?.clone());
         let terms = options.terms(self.settings.own().lease(&session.calls.settings))?;
-        let holds = options
-            .shown
-            .iter()
-            .filter(|hold| self.is_lock_of(hold))
-            .cloned()
-            .collect();
-        let proofs = Proofs {
-            holds,
-            owner: self.owner.clone(),
-        };
+        let shown = options.shown.iter().filter(|hold| self.is_lock_of(hold));
+        let proofs = Proofs(shown.cloned().collect());
         let description = session
             .holds
             .description(&resource, options.purpose.as_deref());

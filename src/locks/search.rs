@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use super::{LockInfo, LockList};
 use crate::error::Error;
 use crate::protocol::keys::slot_fault;
-use crate::protocol::scan::{self, Cursor, Found, Look, Scanned};
+use crate::protocol::scan::{self, Cursor, Found, Look};
 use crate::protocol::{Publish, Unexpected, Value};
 use crate::session::Handle;
 use crate::session::calls::{Calls, understood};
@@ -43,10 +43,6 @@ pub(crate) async fn search(handle: &Handle, pattern: &str) -> Result<LockList, E
             let (next, found) = search.step(node, &cursor).await?;
             locks.extend(found.into_iter().map(LockInfo::from));
             steps += 1;
-            let Some(next) = next else {
-                truncated = true;
-                break;
-            };
             cursor = next;
             if &*cursor == "0" {
                 break;
@@ -70,8 +66,8 @@ pub(super) struct Search<'a> {
     pub(super) publish: Publish,
 }
 
-/// Where to continue, if that is known, and what was found.
-type Step = (Option<Cursor>, Vec<Found>);
+/// Where to continue, and what was found.
+type Step = (Cursor, Vec<Found>);
 
 impl<'a> Search<'a> {
     pub(super) fn new(calls: &'a Calls, pattern: Arc<str>) -> Self {
@@ -96,10 +92,7 @@ impl<'a> Search<'a> {
                 self.calls.transport.note_search_refused(node, &fault);
                 Ok(step)
             }
-            reply => {
-                let (next, found) = self.understood(reply, scan::found)?;
-                Ok((Some(next), found))
-            }
+            reply => self.understood(reply, scan::found),
         }
     }
 
@@ -108,7 +101,7 @@ impl<'a> Search<'a> {
         let count = STEP.to_string();
         let words = ["SCAN", cursor, "MATCH", &self.pattern, "COUNT", &count];
         let reply = self.calls.command(node, &words.map(str::as_bytes)).await;
-        let Scanned { next, keys } = self.understood(reply, scan::scanned)?;
+        let (next, keys) = self.understood(reply, scan::scanned)?;
         let mut found = Vec::new();
         for keys in keys.chunks(LOOKS_AT_ONCE) {
             let looks = keys.iter().map(|key| Box::pin(self.look(key)));

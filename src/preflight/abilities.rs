@@ -72,10 +72,10 @@ impl fmt::Display for UsesOfServer {
             (None, Some(true)) => "messages, also within a shard",
             (None, _) => "messages",
         };
-        let keys = match abilities {
-            abilities if abilities.routes_by_key => ", one lock a call",
-            abilities if abilities.one_slot_only => ", one slot a call",
-            _ => "",
+        let keys = if abilities.one_slot_only {
+            ", one slot a call"
+        } else {
+            ""
         };
         let declared = if abilities.declared_keys_only {
             ", declared keys only"

@@ -8,7 +8,6 @@ use super::node::Rights;
 use crate::error::ConfigError;
 use crate::protocol::Value;
 use crate::protocol::description::description_key;
-use crate::protocol::keys::KeyName;
 use crate::protocol::kind::Kind;
 use crate::protocol::resource::Resource;
 use crate::protocol::rights::{self, Use};
@@ -39,13 +38,8 @@ impl NeededRights {
         };
         for &use_ in uses {
             let Some(kind) = use_.kind() else {
-                match use_ {
-                    Use::SetFenced => {
-                        let fence = KeyName::Ours("leasehold_fence").of(&key);
-                        add(&mut further_keys, &fence, use_);
-                    }
-                    Use::DescribeHolds => add(&mut further_keys, &description_key(&key), use_),
-                    _ => {}
+                if use_ == Use::DescribeHolds {
+                    add(&mut further_keys, &description_key(&key), use_);
                 }
                 continue;
             };
@@ -307,7 +301,5 @@ mod tests {
     #[test]
     fn a_string_lock_needs_no_channel() {
         assert!(needed(&[Use::StringLock]).channels.is_empty());
-        let further_keys = needed(&[Use::SetFenced]).further_keys;
-        assert!(further_keys.keys().eq(["leasehold_fence:{shop:a}"]));
     }
 }

@@ -99,12 +99,8 @@ pub(super) struct Calls {
     pub(super) acquire: fn(&Resource, Publish, &AcquireArgs<'_>) -> Call,
     /// Raises the count of a hold to a number and extends its lease to at least a duration.
     pub(super) reenter: fn(&Resource, &Field, Duration, u32) -> Call,
-    /// Renames the field of a hold that ends to the field of the next hold.
-    pub(super) take_over: fn(&Resource, &Field, &Field, Duration) -> Call,
     /// Lowers the count to a number. Zero ends the hold, and a wait in Redis.
     pub(super) release: fn(&Resource, Publish, u32, &Field) -> Call,
-    /// Leaves a hold to an expiry, for kinds where that does not affect other holds.
-    pub(super) linger: Option<Linger>,
     /// Ends every hold of the lock, or those of one owner.
     pub(super) force_release: fn(&Resource, Publish, Force<'_>) -> Call,
     pub(super) inspect: &'static Script,
@@ -112,9 +108,6 @@ pub(super) struct Calls {
     pub(super) renewal: &'static Script,
     pub(super) renewal_keys: fn(&Resource, &str) -> Vec<Arc<str>>,
 }
-
-/// Leaves the hold of a field to an expiry.
-pub(super) type Linger = fn(&Resource, Publish, &Field, Duration) -> Call;
 
 pub(crate) fn ms(span: Duration) -> Arg {
     Arg::Int(i64::try_from(span.as_millis()).unwrap_or(i64::MAX))

@@ -12,7 +12,7 @@ use super::{
     Arg, Call, Field, Publish, fair, fenced, latch, lock, permit, read_write, semaphore, string,
 };
 #[cfg(feature = "test-util")]
-use super::{counter, description, existence, kept, multi, scan, waiters, waits};
+use super::{counter, description, existence, kept, multi, scan, waiters};
 
 /// Which keys an inspection declares. Some servers refuse keys that a script does not declare.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,27 +65,9 @@ impl Resource {
         (calls_of(self.kind).reenter)(self, field, lease, holds)
     }
 
-    /// Renames the field of a hold that ends to the field of the next hold.
-    pub(crate) fn take_over(&self, from: &Field, owner: &Field, lease: Duration) -> Call {
-        (calls_of(self.kind).take_over)(self, from, owner, lease)
-    }
-
     /// Lowers the count to `holds`. Zero ends the hold, and a wait in Redis.
     pub(crate) fn release(&self, publish: Publish, holds: u32, field: &Field) -> Call {
         (calls_of(self.kind).release)(self, publish, holds, field)
-    }
-
-    /// Leaves a hold to Redis for `rest`, after which the lock is free. `None` if this kind cannot
-    /// do that.
-    pub(crate) fn linger(&self, publish: Publish, field: &Field, rest: Duration) -> Option<Call> {
-        calls_of(self.kind)
-            .linger
-            .map(|linger| linger(self, publish, field, rest))
-    }
-
-    /// Whether a hold of this kind can be left to an expiry.
-    pub(crate) fn can_linger(&self) -> bool {
-        calls_of(self.kind).linger.is_some()
     }
 
     /// Ends every hold, or only those of one owner.
@@ -131,7 +113,6 @@ pub(crate) fn all_scripts() -> impl Iterator<Item = &'static Script> {
         existence::SCRIPTS,
         scan::SCRIPTS,
         waiters::SCRIPTS,
-        waits::SCRIPTS,
     ];
     kinds.into_iter().flatten().copied()
 }

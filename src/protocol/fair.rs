@@ -14,7 +14,6 @@ scripts! {
     ACQUIRE = "fair_acquire" from "shared/clock.lua" "fair/queue.lua" "fair/acquire.lua", takes;
     FORCE_RELEASE = "fair_force_release" from "shared/clock.lua" "shared/tell_clients.lua" "fair/queue.lua" "fair/force_release.lua";
     HEARTBEAT = "fair_heartbeat" from "shared/clock.lua" "fair/queue.lua" "shared/full_server.lua" "fair/heartbeat.lua";
-    LINGER = "fair_linger" from "shared/clock.lua" "fair/queue.lua" "fair/linger.lua";
     RELEASE = "fair_release" from "shared/clock.lua" "fair/queue.lua" "fair/release.lua";
 }
 
@@ -22,7 +21,6 @@ pub(super) static CALLS: Calls = Calls {
     field,
     acquire,
     release,
-    linger: Some(linger),
     force_release,
     ..lock::CALLS
 };
@@ -75,11 +73,6 @@ fn release(resource: &Resource, publish: Publish, holds: u32, field: &Field) -> 
         resource.keys(),
         resource.release_args(publish, field),
     )
-}
-
-fn linger(resource: &Resource, publish: Publish, field: &Field, rest: Duration) -> Call {
-    let args = [resource.release_args(publish, field), vec![ms(rest)]].concat();
-    call(&LINGER, resource.keys(), args)
 }
 
 fn force_release(resource: &Resource, publish: Publish, force: Force<'_>) -> Call {

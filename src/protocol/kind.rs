@@ -204,23 +204,6 @@ impl Kind {
         }
     }
 
-    /// The kind with this label.
-    pub(crate) fn labelled(label: &str) -> Option<Kind> {
-        let all = [
-            Kind::Lock,
-            Kind::Spin,
-            Kind::Fair,
-            Kind::Fenced,
-            Kind::Read,
-            Kind::Write,
-            Kind::String,
-            Kind::Semaphore,
-            Kind::Permit,
-            Kind::Latch,
-        ];
-        all.into_iter().find(|kind| kind.label() == label)
-    }
-
     /// True if its owner could wait for itself. That does not apply to permits and latches.
     pub(crate) fn is_lock(self) -> bool {
         !matches!(self, Kind::Semaphore | Kind::Permit | Kind::Latch)

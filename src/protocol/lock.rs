@@ -13,11 +13,9 @@ scripts! {
     ACQUIRE = "lock_acquire" from "lock/acquire.lua" "shared/may.lua" "waiters/listening.lua" "lock/waiters.lua" "lock/list.lua", takes;
     FORCE_RELEASE = "lock_force_release" from "shared/tell_clients.lua" "lock/force_release.lua";
     INSPECT = "lock_inspect" from "shared/clock.lua" "shared/may.lua" "description/described.lua" "lock/inspect.lua", reads_undeclared_keys;
-    LINGER = "lock_linger" from "lock/linger.lua";
     REENTER = "lock_reenter" from "shared/lease.lua" "lock/reenter.lua";
     RELEASE = "lock_release" from "lock/release.lua" "shared/may.lua" "waiters/listening.lua" "lock/waiters.lua" "lock/pass_on.lua";
     RENEW = "lock_renew" from "shared/lease.lua" "lock/renew.lua";
-    TAKE_OVER = "lock_take_over" from "shared/lease.lua" "lock/take_over.lua";
 }
 
 /// Other kinds use those of these calls that are the same for them.
@@ -25,9 +23,7 @@ pub(super) static CALLS: Calls = Calls {
     field: plain_field,
     acquire,
     reenter,
-    take_over,
     release,
-    linger: Some(linger),
     force_release,
     inspect: &INSPECT,
     renewal: &RENEW,
@@ -80,11 +76,6 @@ fn reenter(resource: &Resource, field: &Field, lease: Duration, holds: u32) -> C
     call(&REENTER, resource.only_key(), args)
 }
 
-fn take_over(resource: &Resource, from: &Field, owner: &Field, lease: Duration) -> Call {
-    let args = vec![from.clone().into(), owner.clone().into(), ms(lease)];
-    call(&TAKE_OVER, resource.only_key(), args)
-}
-
 pub(super) fn release(resource: &Resource, publish: Publish, holds: u32, field: &Field) -> Call {
     let counted = vec![Arg::Int(holds.into()), field.clone().into()];
     call(
@@ -98,11 +89,6 @@ pub(super) fn release(resource: &Resource, publish: Publish, holds: u32, field: 
 /// with them.
 pub(crate) fn looks_for_waiters(release: &mut Call, own: i64) {
     release.args.push(Arg::Int(own));
-}
-
-fn linger(resource: &Resource, publish: Publish, field: &Field, rest: Duration) -> Call {
-    let args = [resource.release_args(publish, field), vec![ms(rest)]].concat();
-    call(&LINGER, resource.only_key(), args)
 }
 
 fn force_release(resource: &Resource, publish: Publish, force: Force<'_>) -> Call {

@@ -29,9 +29,6 @@ impl Use {
         if self.is_waited_for() && abilities.no_messages.is_some() {
             return Verdict::With("waiters ask, because the server has no messages");
         }
-        if self == Use::Lock && abilities.routes_by_key {
-            return Verdict::With("a multi lock takes its locks one by one");
-        }
         if self == Use::Lock && abilities.one_slot_only {
             return Verdict::With("a multi lock takes locks of several slots one by one");
         }
@@ -55,7 +52,6 @@ impl fmt::Display for Use {
             Use::Semaphore => "semaphore",
             Use::Permits => "permits",
             Use::Latch => "latch",
-            Use::SetFenced => "fenced values",
             Use::Listing => "list of locks",
             Use::DescribeHolds => "described holds",
         })
@@ -95,12 +91,8 @@ mod tests {
         let asks = Use::ALL
             .iter()
             .filter(|use_| use_.on(&silent) != Verdict::Works);
-        let listens = |use_: &&Use| {
-            !matches!(
-                use_,
-                Use::StringLock | Use::SetFenced | Use::Listing | Use::DescribeHolds
-            )
-        };
+        let listens =
+            |use_: &&Use| !matches!(use_, Use::StringLock | Use::Listing | Use::DescribeHolds);
         assert!(asks.eq(Use::ALL.iter().filter(listens)));
     }
 }

@@ -18,19 +18,14 @@ scripts! {
     READ_RELEASE = "read_release" from "read_write/read_holds.lua" "read_write/read_release.lua", reads_undeclared_keys;
     READ_RENEW = "read_renew" from "shared/lease.lua" "read_write/read_renew.lua";
     READ_TIDY = "read_tidy" from "read_write/read_holds.lua" "read_write/read_tidy.lua", reads_undeclared_keys;
-    READ_TAKE_OVER = "read_take_over" from "shared/lease.lua" "read_write/read_take_over.lua";
     WRITE_ACQUIRE = "write_acquire" from "shared/lease.lua" "read_write/write_acquire.lua", takes;
-    WRITE_LINGER = "write_linger" from "read_write/read_holds.lua" "read_write/write_linger.lua", reads_undeclared_keys;
     WRITE_RELEASE = "write_release" from "read_write/read_holds.lua" "read_write/write_release.lua", reads_undeclared_keys;
 }
 
 pub(super) static READ_CALLS: Calls = Calls {
     acquire: read_acquire,
     reenter: read_extend,
-    take_over: read_take_over,
     release: read_release,
-    // Readers share the key.
-    linger: None,
     force_release: read_force_release,
     renewal: &READ_RENEW,
     renewal_keys: read_keys,
@@ -41,7 +36,6 @@ pub(super) static WRITE_CALLS: Calls = Calls {
     field: write_field,
     acquire: write_acquire,
     release: write_release,
-    linger: Some(write_linger),
     force_release,
     ..lock::CALLS
 };
@@ -82,15 +76,6 @@ fn read_extend(resource: &Resource, field: &Field, lease: Duration, _holds: u32)
     )
 }
 
-fn read_take_over(resource: &Resource, from: &Field, owner: &Field, lease: Duration) -> Call {
-    let keys = [read_keys(resource, from), vec![lease_key(resource, owner)]].concat();
-    call(
-        &READ_TAKE_OVER,
-        keys,
-        vec![from.clone().into(), owner.clone().into(), ms(lease)],
-    )
-}
-
 fn read_release(resource: &Resource, publish: Publish, _holds: u32, field: &Field) -> Call {
     let keys = [
         read_keys(resource, field),
@@ -128,11 +113,6 @@ fn write_release(resource: &Resource, publish: Publish, holds: u32, field: &Fiel
         resource.keys(),
         resource.release_args(publish, field),
     )
-}
-
-fn write_linger(resource: &Resource, publish: Publish, field: &Field, rest: Duration) -> Call {
-    let args = [resource.release_args(publish, field), vec![ms(rest)]].concat();
-    call(&WRITE_LINGER, resource.keys(), args)
 }
 
 fn force_release(resource: &Resource, publish: Publish, force: Force<'_>) -> Call {

@@ -33,15 +33,6 @@ pub(crate) struct Crowd {
     pub(crate) clients: u32,
 }
 
-/// The reply to a take-over.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum TakenOver {
-    /// Neither hold exists.
-    Gone,
-    /// Taken over, with the token of a fenced lock.
-    Held(Option<i64>),
-}
-
 /// The reply to a release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Released {
@@ -114,15 +105,6 @@ fn token(reply: Value) -> Result<i64, Unexpected> {
         _ => None,
     };
     number.filter(|token| *token > 0).ok_or(Unexpected(reply))
-}
-
-/// The reply of [`Resource::take_over`].
-pub(crate) fn taken_over(reply: Value) -> Result<TakenOver, Unexpected> {
-    match reply {
-        Value::Nil => Ok(TakenOver::Gone),
-        Value::Int(1) => Ok(TakenOver::Held(None)),
-        other => token(other).map(|token| TakenOver::Held(Some(token))),
-    }
 }
 
 /// The reply of [`Resource::reenter`]: true if the hold exists.
@@ -260,10 +242,8 @@ mod tests {
         assert_eq!(acquired(Value::Nil), Ok(Acquired::Yes(None)));
         let token = |text: &str| Value::Array(vec![Value::Text(text.into())]);
         assert_eq!(acquired(token("7")), Ok(Acquired::Yes(Some(7))));
-        assert_eq!(
-            taken_over(token("9007199254740993")),
-            Ok(TakenOver::Held(Some((1 << 53) + 1)))
-        );
+        let large = token("9007199254740993");
+        assert_eq!(acquired(large), Ok(Acquired::Yes(Some((1 << 53) + 1))));
         assert_eq!(acquired(Value::Int(1000)), Ok(Acquired::HeldFor(second)));
         assert_eq!(acquired(Value::Int(-1)), Ok(Acquired::HeldFor(None)));
         let never = |number| acquired(Value::Array(vec![Value::Int(number)]));

@@ -27,9 +27,7 @@ pub enum Use {
     Permits,
     /// Count-down latches.
     Latch,
-    /// [`Client::set_fenced`](crate::Client::set_fenced) and [`FencedValue`](crate::FencedValue).
-    SetFenced,
-    /// [`Client::locks`](crate::Client::locks) and [`Client::deadlocks`](crate::Client::deadlocks).
+    /// [`Client::locks`](crate::Client::locks).
     Listing,
     /// [`ClientBuilder::describe_holds`](crate::ClientBuilder::describe_holds), and a
     /// [purpose](crate::Acquire::purpose).
@@ -137,7 +135,7 @@ return answers
 
 impl Use {
     /// All of them.
-    pub const ALL: [Use; 11] = [
+    pub const ALL: [Use; 10] = [
         Use::Lock,
         Use::FairLock,
         Use::FencedLock,
@@ -146,7 +144,6 @@ impl Use {
         Use::Semaphore,
         Use::Permits,
         Use::Latch,
-        Use::SetFenced,
         Use::Listing,
         Use::DescribeHolds,
     ];
@@ -162,7 +159,6 @@ impl Use {
             Use::Semaphore => &[SEMAPHORE],
             Use::Permits => &[SEMAPHORE, &["zcard"]],
             Use::Latch => &[&["exists", "get", "set", "decr", "del"]],
-            Use::SetFenced => &[&["get", "set", "pttl", "pexpire"]],
             Use::Listing => &[&[
                 "scan",
                 "type",
@@ -209,7 +205,7 @@ impl Use {
             Use::Semaphore => Some(Kind::Semaphore),
             Use::Permits => Some(Kind::Permit),
             Use::Latch => Some(Kind::Latch),
-            Use::SetFenced | Use::Listing | Use::DescribeHolds => None,
+            Use::Listing | Use::DescribeHolds => None,
         }
     }
 }
@@ -250,8 +246,7 @@ mod tests {
             Use::Semaphore => "semaphore",
             Use::Permits => "expiring permits",
             Use::Latch => "latch",
-            Use::SetFenced => "`client.set_fenced`, `FencedValue`",
-            Use::Listing => "`client.locks`, `client.deadlocks`",
+            Use::Listing => "`client.locks`",
             Use::DescribeHolds => "`describe_holds`, `purpose`",
         }
     }

@@ -89,37 +89,15 @@ pub(crate) fn found(reply: Value) -> Result<(Cursor, Vec<Found>), Unexpected> {
     Ok((cursor, keys.iter().filter_map(lock).collect()))
 }
 
-/// What SCAN has found.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Scanned {
-    /// `None` if nobody knows what is left.
-    pub(crate) next: Option<Cursor>,
-    pub(crate) keys: Vec<Arc<str>>,
-}
-
-/// The reply of SCAN. Envoy in front of several servers joins as many replies as there are servers. They have no common
-/// cursor, and some may be of the same server.
-pub(crate) fn scanned(reply: Value) -> Result<Scanned, Unexpected> {
-    let Value::Array(parts) = &reply else {
-        return Err(Unexpected(reply));
-    };
-    let (mut cursors, mut keys) = (Vec::<&str>::new(), Vec::new());
-    for part in parts.chunks(2) {
-        let [Value::Text(cursor), Value::Array(found)] = part else {
-            return Err(Unexpected(reply));
-        };
-        let Some(found) = texts(found) else {
-            return Err(Unexpected(reply));
-        };
-        cursors.push(cursor);
-        keys.extend(found);
+/// The reply of SCAN: where to continue, and keys.
+pub(crate) fn scanned(reply: Value) -> Result<(Cursor, Vec<Arc<str>>), Unexpected> {
+    if let Value::Array(parts) = &reply
+        && let [Value::Text(cursor), Value::Array(found)] = &parts[..]
+        && let Some(keys) = texts(found)
+    {
+        return Ok((Arc::from(cursor.as_str()), keys));
     }
-    let next = match cursors[..] {
-        [] => return Err(Unexpected(reply)),
-        [one] => Some(Arc::from(one)),
-        _ => None,
-    };
-    Ok(Scanned { next, keys })
+    Err(Unexpected(reply))
 }
 
 fn texts(values: &[Value]) -> Option<Vec<Arc<str>>> {
@@ -327,22 +305,6 @@ mod tests {
 
     fn field(field: &str, value: &str, left: i64) -> [Value; 3] {
         [text(field), text(value), Value::Int(left)]
-    }
-
-    #[test]
-    fn joined_replies_have_no_place_to_continue_at() {
-        let part = |cursor: &str, key: &str| [text(cursor), Value::Array(vec![text(key)])];
-        let joined = |parts: &[[Value; 2]]| scanned(Value::Array(parts.concat()));
-        let found = |next: Option<&str>, keys: &[&str]| {
-            Ok(Scanned {
-                next: next.map(Arc::from),
-                keys: keys.iter().map(|key| Arc::from(*key)).collect(),
-            })
-        };
-        assert_eq!(joined(&[part("7", "a")]), found(Some("7"), &["a"]));
-        let several = [part("0", "a"), part("0", "b")];
-        assert_eq!(joined(&several), found(None, &["a", "b"]));
-        assert!(joined(&[]).is_err());
     }
 
     #[test]

@@ -29,7 +29,6 @@ pub(super) static CALLS: Calls = Calls {
     acquire,
     reenter: |resource, field, lease, _holds| renew(&CALLS, lease, &[(resource, field)]),
     release,
-    linger: None,
     renewal: &RENEW,
     renewal_keys: holds_key,
     ..lock::CALLS

@@ -12,7 +12,6 @@ scripts! {
     EXTEND = "string_extend" from "shared/lease.lua" "string/extend.lua";
     FORCE_RELEASE = "string_force_release" from "shared/tell_clients.lua" "string/force_release.lua";
     INSPECT = "string_inspect" from "shared/clock.lua" "shared/may.lua" "description/described.lua" "string/inspect.lua", reads_undeclared_keys;
-    LINGER = "string_linger" from "string/linger.lua";
     RELEASE = "string_release" from "string/release.lua";
     RENEW = "string_renew" from "shared/lease.lua" "string/renew.lua";
 }
@@ -21,7 +20,6 @@ pub(super) static CALLS: Calls = Calls {
     acquire,
     reenter,
     release,
-    linger: Some(linger),
     force_release,
     inspect: &INSPECT,
     renewal: &RENEW,
@@ -45,14 +43,6 @@ fn release(resource: &Resource, _publish: Publish, holds: u32, field: &Field) ->
         &RELEASE,
         resource.keys(),
         vec![Arg::Int(holds.into()), field.clone().into()],
-    )
-}
-
-fn linger(resource: &Resource, _publish: Publish, field: &Field, rest: Duration) -> Call {
-    call(
-        &LINGER,
-        resource.keys(),
-        vec![field.clone().into(), ms(rest)],
     )
 }
 

@@ -29,7 +29,6 @@ use crate::stats::count;
 use crate::transport::refused_until;
 
 use ask::ask_aside;
-use pause::Pause;
 
 pub(crate) use latch_wait::wait_open;
 pub(crate) use reenter::reenter;
@@ -69,9 +68,7 @@ async fn take(handle: &Arc<Handle>, request: &Request) -> Result<HoldShare, Erro
         if holds.calls.life.is_closed() {
             return Err(Error::Closed);
         }
-        let relation = request.relation();
-        let unrelated = matches!(relation, OwnerRelation::Unrelated);
-        match relation {
+        match request.relation() {
             // Boxed as `ask_aside` is, because otherwise every waiter would keep space for them.
             OwnerRelation::Nested(hold) => match Box::pin(raise(handle, request, &hold)).await? {
                 Some(share) => return Ok(share),
@@ -98,17 +95,6 @@ async fn take(handle: &Arc<Handle>, request: &Request) -> Result<HoldShare, Erro
             return Err(request.timed_out(holds));
         }
         let mut slot = QueueSlot::take(handle, request);
-        // Look at the owner's holds again, now that the waiter is in the queue. Another future of
-        // the same `Owner` may have got the lock between the first look and `QueueSlot::take`, and
-        // signals only the waiters that were queued by then.
-        let again = match request.relation() {
-            OwnerRelation::Unrelated => false,
-            OwnerRelation::Concurrent => unrelated,
-            OwnerRelation::Nested(_) | OwnerRelation::WouldDeadlock(_) => true,
-        };
-        if again {
-            continue;
-        }
         match slot.acquire().await? {
             Outcome::Granted(share) => return Ok(share),
             Outcome::Again | Outcome::Open => {}
@@ -129,10 +115,7 @@ struct QueueSlot<'a> {
 impl<'a> QueueSlot<'a> {
     fn take(handle: &'a Arc<Handle>, request: &'a Request) -> Self {
         let holds = handle.holds();
-        let waiter = Waiter::new(request.terms, request.caller, request.no_expiry.clone());
-        if let Some(owner) = &request.proofs.owner {
-            owner.waits(holds.calls.client_id, &request.resource.key, &waiter);
-        }
+        let waiter = Waiter::new(request.terms, request.no_expiry.clone());
         holds.queues.enter(&request.resource, &waiter);
         QueueSlot {
             handle,
@@ -170,14 +153,12 @@ impl<'a> QueueSlot<'a> {
                         holds.watchdog.arm(share.hold(), None);
                     }
                     self.left = true;
-                    self.request.proofs.add(share.hold());
                     holds.describe(share.hold(), self.request.description.as_ref());
                     count(&holds.calls.counters.handed_over);
                     count(&holds.calls.counters.acquired_after_waiting);
                     self.request.observer.is_handed_over();
                     return Ok(Outcome::Granted(share));
                 }
-                WaiterSignal::LookAgain => return Ok(Outcome::Again),
                 WaiterSignal::Open => {
                     self.left = true;
                     return Ok(Outcome::Open);
@@ -289,19 +270,14 @@ impl<'a> QueueSlot<'a> {
                 continue;
             }
             listener.iter_mut().for_each(Listener::waits);
-            match self.pause(asked_at, delay.next(left)).await? {
-                Pause::Ask { by_message } => {
-                    woken = by_message;
-                    let may_yield = woken && !self.waiter.is_told_of_a_grant();
-                    if may_yield && let Some(mut yielding) = attempt.yields() {
-                        self.yields(&mut yielding).await;
-                    } else if let Some(yielding) = yielding.as_mut().filter(|_| may_yield)
-                        && yielding.goes_on()
-                    {
-                        self.yields(yielding).await;
-                    }
-                }
-                Pause::LookAgain => return Ok(Outcome::Again),
+            woken = self.pause(asked_at, delay.next(left)).await?;
+            let may_yield = woken && !self.waiter.is_told_of_a_grant();
+            if may_yield && let Some(mut yielding) = attempt.yields() {
+                self.yields(&mut yielding).await;
+            } else if let Some(yielding) = yielding.as_mut().filter(|_| may_yield)
+                && yielding.goes_on()
+            {
+                self.yields(yielding).await;
             }
         }
     }

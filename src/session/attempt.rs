@@ -22,7 +22,7 @@ use crate::error::Error;
 use crate::protocol::calls::{AcquireArgs, HeardBy};
 use crate::protocol::fair::{is_place_gone, is_woken_by_others};
 use crate::protocol::kind::Kind;
-use crate::protocol::replies::{self, Acquired, TakenOver};
+use crate::protocol::replies::{self, Acquired};
 use crate::protocol::{Call, Field, Unexpected, Value};
 use crate::transport::{CallError, Epoch, Fault, Lane};
 
@@ -149,24 +149,6 @@ impl<'a> Attempt<'a> {
     fn took_nothing(&mut self) {
         if self.doubt.is_none() && !self.queued_in_redis {
             self.pending = None;
-        }
-    }
-
-    /// Renames the field of a hold that was handed on to this attempt's field. `None` if the hold
-    /// is gone.
-    pub(super) async fn take_over_from(
-        &mut self,
-        from: &Arc<str>,
-    ) -> Result<Option<Arc<Hold>>, CallError> {
-        let (resource, lease) = (&self.request.resource, self.request.terms.first_lease());
-        let call = resource.take_over(from, &self.field, lease);
-        let (sent, reply) = self.send(call, None).await;
-        match self.understood(reply, replies::taken_over)? {
-            TakenOver::Held(token) => {
-                self.holds.note_release(resource, from, lease);
-                self.grant(sent, token).map(Some)
-            }
-            TakenOver::Gone => Ok(None),
         }
     }
 

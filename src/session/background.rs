@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 
 use super::calls::life::End;
 use super::holds::release::cleanup;
-use super::holds::{descriptions, forced, recent_releases, waits, watchdog};
+use super::holds::{descriptions, forced, watchdog};
 use super::{Session, attendance, heartbeat, safety_poll};
 use crate::sync::Mutex;
 
@@ -25,10 +25,8 @@ pub(crate) async fn serve(session: Arc<Session>) {
         () = heartbeat::run(&session.holds) => End::Unsettled,
         () = safety_poll::run(&session.holds) => End::Unsettled,
         () = safety_poll::sweep(&session.holds) => End::Unsettled,
-        () = recent_releases::run(&session.holds) => End::Unsettled,
         () = descriptions::run(&session.holds) => End::Unsettled,
         () = forced::run(&session.holds) => End::Unsettled,
-        () = waits::run(&session.holds) => End::Unsettled,
         () = session.calls.life.out_of_time() => End::Unsettled,
         end = cleanup::run(&session.holds) => end,
     };

@@ -7,7 +7,6 @@ use std::time::Duration;
 use super::calls::outages::Outages;
 use super::calls::reply_times::ReplyTimes;
 use super::holds::forced::ClientChannel;
-use super::holds::recent_releases::RecentReleases;
 use super::holds::watchdog::Watchdog;
 use super::subscriptions::Subscriptions;
 use crate::protocol::forced::{self, ToClient};
@@ -21,7 +20,6 @@ use crate::transport::{Lane, Missed, TransportEvents};
 pub(crate) struct Reported {
     pub(super) subscriptions: Arc<Subscriptions>,
     pub(super) watchdog: Arc<Watchdog>,
-    pub(super) recent_releases: Arc<RecentReleases>,
     pub(super) reply_times: Arc<ReplyTimes>,
     pub(super) outages: Arc<Outages>,
     pub(super) client_channel: Arc<ClientChannel>,
@@ -34,7 +32,6 @@ impl Reported {
         Reported {
             subscriptions,
             watchdog,
-            recent_releases: Arc::default(),
             reply_times: Arc::default(),
             outages: Arc::default(),
             client_channel: Arc::default(),
@@ -102,6 +99,5 @@ impl TransportEvents for Reported {
         self.subscriptions.servers_may_change();
         self.telemetry.failed_over();
         self.watchdog.must_verify(concerns);
-        self.recent_releases.must_repeat(concerns);
     }
 }

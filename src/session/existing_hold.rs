@@ -1,4 +1,4 @@
-//! Operations on a hold that already exists: re-enter, extend, take over, restore.
+//! Operations on a hold that already exists: re-enter, extend, restore.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,9 +6,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::Handle;
-use super::attempt::Attempt;
 use super::for_caller::for_caller;
-use super::hold::{Heir, Hold, HoldIdentity};
+use super::hold::{Hold, HoldIdentity};
 use super::hold_share::HoldShare;
 use super::holds::Holds;
 use super::holds::release::pending::PendingRelease;
@@ -80,33 +79,8 @@ async fn confirm(
     Ok(there)
 }
 
-/// Takes over a hold that was handed on: renames the field in its text to a fresh one. If several
-/// callers try, only one of them finds the old field.
-pub(crate) async fn take_over(
-    handle: &Arc<Handle>,
-    request: Request,
-    from: Arc<str>,
-) -> Result<HoldShare, Error> {
-    for_caller(handle, request, move |handle, request| {
-        let from = from.clone();
-        async move {
-            let holds = handle.holds();
-            // CANCEL: the attempt's drop undoes what the call may have taken.
-            let mut attempt = Attempt::new(holds, &request);
-            match attempt.take_over_from(&from).await {
-                Ok(Some(hold)) => HoldShare::granted(&handle, &request, &hold).unless_closed(),
-                Ok(None) => Err(Error::NotOwner {
-                    name: request.resource.name.clone(),
-                }),
-                Err(error) => Err(request.failed(error)),
-            }
-        }
-    })
-    .await
-}
-
-/// Makes a guard for a hold from its text. The text stays valid, so two programs that restore the
-/// same text both have the hold.
+/// Makes a guard for a hold of a string lock from its value. Two programs that restore the same value both have the
+/// hold.
 pub(crate) async fn restore(
     handle: &Arc<Handle>,
     request: Request,
@@ -157,7 +131,7 @@ async fn restore_once(
         })?;
     let history = &holds.calls.settings.telemetry.history;
     history.restores(&resource.key, &hold.field);
-    // CANCEL: the text gave the hold to this client, so dropping the share releases it.
+    // CANCEL: the value gave the hold to this client, so dropping the share releases it.
     let share = HoldShare::granted(handle, request, &hold).unless_closed()?;
     request.observer.asks();
     let there = confirm(holds, &hold, terms.first_lease(), 1, None).await;
@@ -170,8 +144,8 @@ async fn restore_once(
         (Ok(_), Some(reason)) => Err(Error::lost(&resource.name, reason)),
         (Err(error), _) => {
             if !matches!(error, CallError::Unknown(_)) {
-                // Redis did nothing: the hold stays with those who know its text.
-                share.let_go(Heir::Nobody);
+                // Redis did nothing: the hold stays with those who know its value.
+                share.let_go();
             }
             Err(request.failed(error))
         }

@@ -24,7 +24,6 @@ mod deadline;
 mod doubt;
 mod guards;
 mod leaving;
-mod linger;
 mod phase;
 mod renewal;
 mod terms;
@@ -47,7 +46,6 @@ use crate::telemetry::{Holding, Telemetry};
 use deadline::Deadline;
 use doubt::Doubt;
 use guards::Guards;
-use linger::Linger;
 use phase::Phase;
 
 pub(crate) use terms::{Clocks, Description, HoldIdentity, HoldTerms, InDoubt, Span};
@@ -77,7 +75,6 @@ struct State {
     deadline: Deadline,
     guards: Guards,
     doubt: Doubt,
-    linger: Linger,
     /// The hold's key in the watchdog's table.
     due: Option<Instant>,
     /// Set while the hold is leaving. Nobody else is given the field until then.
@@ -86,15 +83,6 @@ struct State {
     taken_by: Option<Caller>,
     /// Made when somebody waits for a change for the first time.
     changed: Option<Arc<Notify>>,
-}
-
-/// Who gets a hold that its guard leaves in Redis.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Heir {
-    /// The hold ends with its lease.
-    Nobody,
-    /// A later owner takes the hold over.
-    NextOwner,
 }
 
 /// The result of dropping a guard.
@@ -141,7 +129,6 @@ impl Hold {
             deadline: Deadline::new(terms, sent),
             guards: Guards::new(terms),
             doubt: Doubt::none(),
-            linger: Linger::default(),
             due: None,
             under_way: None,
             taken_by: None,
@@ -339,7 +326,7 @@ impl State {
                 .deadline
                 .lease_has_ended(now)
                 .then_some(LossReason::Expired),
-            Phase::Released(_) | Phase::HandedOn => None,
+            Phase::Released(_) | Phase::Forgotten => None,
         }
     }
 

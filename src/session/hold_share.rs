@@ -10,7 +10,7 @@ use std::sync::Arc;
 use super::Handle;
 use super::attendance::PassedOver;
 use super::caller::Caller;
-use super::hold::{Heir, Hold, HoldTerms, Left};
+use super::hold::{Hold, HoldTerms, Left};
 use super::holds::release::departure::hand_over;
 use super::holds::release::lowering::lost_before_its_release;
 use super::holds::release::pending::PendingRelease;
@@ -37,12 +37,11 @@ impl HoldShare {
         }
     }
 
-    /// The first share in a new hold. Enters the hold in the watchdog's table and adds it to its `Owner`, if any.
+    /// The first share in a new hold. Enters the hold in the watchdog's table.
     pub(super) fn granted(handle: &Arc<Handle>, request: &Request, hold: &Arc<Hold>) -> Self {
         let share = HoldShare::new(handle.clone(), hold.clone(), request.terms);
         hold.observe(&handle.holds().calls.settings.telemetry);
         handle.holds().watchdog.arm(hold, None);
-        request.proofs.add(hold);
         handle.holds().describe(hold, request.description.as_ref());
         share
     }
@@ -58,9 +57,6 @@ impl HoldShare {
     /// The caller gets its guard.
     pub(crate) fn given_to_caller(&self) {
         self.hold.set_taken_by(Caller::current());
-        if let Some(span) = self.terms.unlock_not_before {
-            self.hold.unlock_not_before(span.get());
-        }
     }
 
     pub(super) fn terms(&self) -> HoldTerms {
@@ -115,11 +111,11 @@ impl HoldShare {
         }
     }
 
-    /// Leaves the field to its heir: this client no longer renews or releases it.
+    /// Leaves the field to its lease: this client no longer renews or releases it.
     ///
     /// False, and the share is released, if the hold is lost or has other guards.
-    pub(crate) fn let_go(mut self, to: Heir) -> bool {
-        let let_go = self.hold.hand_on(to);
+    pub(crate) fn let_go(mut self) -> bool {
+        let let_go = self.hold.forget();
         if let_go {
             self.spent = true;
             self.handle.holds().watchdog.disarm(&self.hold);

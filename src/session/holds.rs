@@ -3,13 +3,10 @@
 pub(super) mod contention;
 pub(super) mod descriptions;
 pub(super) mod forced;
-pub(super) mod recent_releases;
 pub(crate) mod release;
-pub(super) mod waits;
 pub(super) mod watchdog;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use super::caller::Caller;
 use super::calls::Calls;
@@ -27,7 +24,6 @@ use crate::timer::{Instant, timeout_at};
 use contention::Contention;
 use descriptions::Descriptions;
 use forced::ClientChannel;
-use recent_releases::RecentReleases;
 use release::cleanup::{Cleanup, Cleanups};
 use watchdog::Watchdog;
 
@@ -38,7 +34,6 @@ pub(crate) struct Holds {
     pub(crate) subscriptions: Arc<Subscriptions>,
     pub(crate) cleanups: Cleanups,
     /// Filled only if the deployment can fail over.
-    pub(super) recent_releases: Arc<RecentReleases>,
     pub(super) descriptions: Descriptions,
     pub(super) client_channel: Arc<ClientChannel>,
     /// A clone for each member of each quorum lock that is waited for.
@@ -47,23 +42,13 @@ pub(crate) struct Holds {
 }
 
 impl Holds {
-    /// The call that ends a hold whose last guard is gone. If the hold must stay locked for a
-    /// while, the call leaves it to its expiry instead.
+    /// The call that ends a hold whose last guard is gone.
     pub(super) fn end_call(&self, hold: &Hold) -> Call {
-        let resource = &hold.resource;
-        let publish = self.calls.publish_command(resource);
-        let linger = |rest| resource.linger(publish, &hold.field, rest);
-        let linger = hold.lingers_for().and_then(linger);
-        if linger.is_some() {
-            hold.linger_sent();
+        if self.contention.looks() {
+            self.release_to_waiters(&hold.resource, &hold.field)
+        } else {
+            self.calls.release_call(&hold.resource, &hold.field, 0)
         }
-        linger.unwrap_or_else(|| {
-            if self.contention.looks() {
-                self.release_to_waiters(resource, &hold.field)
-            } else {
-                self.calls.release_call(resource, &hold.field, 0)
-            }
-        })
     }
 
     /// The call that ends a field, and the wait of its owner beside a plain lock. It gives such a lock to the first waiter.
@@ -78,16 +63,6 @@ impl Holds {
     /// How many of the subscribers of a lock's channel are of this client.
     fn own_listeners(&self, resource: &Resource) -> i64 {
         i64::from(self.subscriptions.is_subscribed(resource.channel()))
-    }
-
-    /// A renewal found the field. If the hold was left to its expiry in the meantime, the renewal
-    /// has postponed that expiry, so the call is sent again.
-    pub(super) fn linger_again(&self, hold: &Arc<Hold>) {
-        if hold.is_left_to_expire() {
-            let under_way = self.watchdog.release_under_way(&hold.resource, &hold.field);
-            let hold = hold.clone();
-            self.cleanups.post(Cleanup::End { hold, under_way });
-        }
     }
 
     /// Handles the loss of a hold: tells its guards, lets its waiters go on, and releases what may
@@ -105,22 +80,16 @@ impl Holds {
         let under_way = self.watchdog.release_under_way(&hold.resource, &hold.field);
         self.watchdog.disarm(hold);
         count(&self.calls.counters.lost);
-        if is_gone {
-            hold.lingers_no_more();
-        }
         let doubt = hold.doubt();
         if !is_gone || hold.resource.entries(&hold.field) > 1 || doubt.is_some() {
             // On the background lane, because the caller's lane stands still if the caller's
             // runtime does.
             let hold = hold.clone();
             self.cleanups.post(Cleanup::End { hold, under_way });
-        } else {
-            // A later primary may have the field, although this one lacks it.
-            self.note_end(hold);
         }
         if let Some(doubt) = doubt {
             let lease = hold.longest_lease();
-            self.undo_of(hold, InDoubt { lease, ..doubt });
+            self.undo(&hold.resource, &hold.field, InDoubt { lease, ..doubt });
         }
         self.queues.vacate(hold, FreeFor::NOBODY);
     }
@@ -207,53 +176,20 @@ impl Holds {
             self.contention.was_met();
         }
         self.queues.vacate(hold, free_for);
-        self.note_end(hold);
         if let Some(doubt) = hold.doubt() {
-            self.undo_of(hold, doubt);
+            self.undo(&hold.resource, &hold.field, doubt);
         }
         hold.release_settled();
     }
 
-    /// Like [`note_release`](Self::note_release), for a hold that was released or left to its
-    /// expiry.
-    pub(super) fn note_end(&self, hold: &Hold) {
-        if self.calls.transport.may_fail_over() {
-            self.recent_releases.note_end(hold);
-        }
-    }
-
-    /// A field is gone from Redis: released, undone or taken over. After a failover, the new
-    /// primary may still have it.
-    pub(super) fn note_release(&self, resource: &Arc<Resource>, field: &Arc<str>, lease: Duration) {
-        if self.calls.transport.may_fail_over() {
-            self.recent_releases.note(resource, field, lease, None);
-        }
-    }
-
     /// Removes what a field may have taken, and what an earlier call for it may still take.
     pub(super) fn undo(&self, resource: &Arc<Resource>, field: &Arc<str>, doubt: InDoubt) {
-        self.undo_after(None, resource, field, doubt);
-    }
-
-    /// The same for a hold that was granted, as soon as it need not stay locked any more.
-    fn undo_of(&self, hold: &Hold, doubt: InDoubt) {
-        self.undo_after(hold.lingers_until(), &hold.resource, &hold.field, doubt);
-    }
-
-    pub(super) fn undo_after(
-        &self,
-        after: Option<Instant>,
-        resource: &Arc<Resource>,
-        field: &Arc<str>,
-        doubt: InDoubt,
-    ) {
         let under_way = self.watchdog.release_under_way(resource, field);
         let (resource, field) = (resource.clone(), field.clone());
         self.cleanups.post(Cleanup::Undo {
             resource,
             field,
             doubt,
-            after,
             under_way,
         });
     }

@@ -86,7 +86,7 @@ impl LocalQueues {
         let mut queue = self.map.get_or_insert_with(&resource.queue_name(), make);
         if resource.kind.contenders() == Contenders::All {
             queue.waiters.insert(waiter.id, waiter.clone());
-            waiter.contends(None);
+            waiter.set_signal(WaiterSignal::Contend(None));
             return;
         }
         let QueueState::Vacant { yielding } = &mut queue.state else {
@@ -255,11 +255,6 @@ impl LocalQueues {
         let mut waiters: Vec<_> = self.map.collect(|_, queue| of(queue)).concat();
         waiters.sort_by_key(|(_, waiter)| waiter.id);
         waiters
-    }
-
-    /// The waiters since before `then`, and what they wait for.
-    pub(crate) fn long_waiters(&self, then: Instant) -> Vec<(Arc<Resource>, Arc<Waiter>)> {
-        self.waiters(|waiter| waiter.since <= then)
     }
 
     /// Holds that are over but have not left their queues.

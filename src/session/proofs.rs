@@ -3,44 +3,26 @@
 use std::sync::Arc;
 
 use super::hold::Hold;
-use super::owner::Owner;
 use crate::client_id::ClientId;
 use crate::protocol::kind::Kind;
 use crate::protocol::resource::Resource;
 
-/// What proves that an acquisition belongs to the owner of existing holds. Without proofs, each
-/// acquisition is an owner of its own.
+/// The holds that prove that an acquisition belongs to their owner: those of the guard that the caller presented, and of
+/// the sections around the call. They outlive the call. Without proofs, each acquisition is an owner of its own.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Proofs {
-    /// Holds of the guard that the caller presented, and of the sections around the call. They
-    /// outlive the call.
-    pub(crate) holds: Vec<Arc<Hold>>,
-    pub(crate) owner: Option<Owner>,
-}
+pub(crate) struct Proofs(pub(crate) Vec<Arc<Hold>>);
 
 impl Proofs {
-    /// A live hold of one kind under a key.
-    fn newest(&self, client: ClientId, key: &Arc<str>, kind: Kind) -> Option<Arc<Hold>> {
-        let live = |hold: &&Arc<Hold>| {
-            hold.resource.kind == kind && hold.is_under(client, key) && hold.is_live()
-        };
-        let of_owner = |owner: &Owner| owner.newest(client, key, kind);
-        self.holds
+    /// A live hold under a key.
+    fn live(
+        &self,
+        client: ClientId,
+        key: &Arc<str>,
+        of: impl Fn(Kind) -> bool,
+    ) -> Option<&Arc<Hold>> {
+        self.0
             .iter()
-            .find(live)
-            .cloned()
-            .or_else(|| self.owner.as_ref().and_then(of_owner))
-    }
-
-    /// A live hold of any kind under a key.
-    fn any(&self, client: ClientId, key: &Arc<str>) -> Option<Arc<Hold>> {
-        let live = |hold: &&Arc<Hold>| hold.is_under(client, key) && hold.is_live();
-        let of_owner = |owner: &Owner| owner.any(client, key);
-        self.holds
-            .iter()
-            .find(live)
-            .cloned()
-            .or_else(|| self.owner.as_ref().and_then(of_owner))
+            .find(|hold| of(hold.resource.kind) && hold.is_under(client, key) && hold.is_live())
     }
 
     /// How the acquisition relates to what its owner holds under the same key.
@@ -49,12 +31,8 @@ impl Proofs {
         if !kind.is_lock() {
             return OwnerRelation::Unrelated;
         }
-        if self.is_empty() {
-            return OwnerRelation::Unrelated;
-        }
-        let same = self.newest(client, &resource.key, kind);
-        let first = same.clone().or_else(|| self.any(client, &resource.key));
-        let Some(first) = first else {
+        let same = self.live(client, &resource.key, |held| held == kind);
+        let Some(first) = same.or_else(|| self.live(client, &resource.key, |_| true)) else {
             return OwnerRelation::Unrelated;
         };
         let reentrant = resource.reentrant;
@@ -63,7 +41,7 @@ impl Proofs {
             (Kind::Read, None) if self.write_hold(client, resource).is_some() => {
                 OwnerRelation::Concurrent
             }
-            (_, Some(own)) if reentrant => OwnerRelation::Nested(own),
+            (_, Some(own)) if reentrant => OwnerRelation::Nested(own.clone()),
             (_, Some(_)) => OwnerRelation::WouldDeadlock("and it is not re-entrant"),
             (Kind::Write, None) if first.resource.kind == Kind::Read => {
                 OwnerRelation::WouldDeadlock(
@@ -79,18 +57,8 @@ impl Proofs {
         if resource.kind != Kind::Read {
             return None;
         }
-        self.newest(client, &resource.key, Kind::Write)
-    }
-
-    fn is_empty(&self) -> bool {
-        self.holds.is_empty() && self.owner.is_none()
-    }
-
-    /// A hold was granted.
-    pub(super) fn add(&self, hold: &Arc<Hold>) {
-        if let Some(owner) = &self.owner {
-            owner.add(hold);
-        }
+        self.live(client, &resource.key, |held| held == Kind::Write)
+            .cloned()
     }
 }
 

@@ -288,7 +288,7 @@ impl ObservedHold {
                     .ok();
                 "released"
             }
-            Ended::HandedOn => "handed_on",
+            Ended::Forgotten => "forgotten",
             Ended::Lost(reason) => {
                 self.is_lost(&reason);
                 reason.as_str()

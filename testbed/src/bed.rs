@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures::FutureExt as _;
 use leasehold::settings::LocalHandover;
 use leasehold::test_util::{ErrorReply, Reply, scripts};
-use leasehold::{Client, ClientBuilder, EmbeddedRedis, Error, blocking};
+use leasehold::{Client, ClientBuilder, EmbeddedRedis, Error};
 use tokio::time::Instant;
 
 use crate::{Borrowed, Histories, Outside, PROFILES, SOON, count_of, eventually, ms, wait_until};
@@ -159,15 +159,6 @@ impl Bed {
             time: SOON,
         };
         connected(self.without_polls().local_handover(streak)).await
-    }
-
-    /// A client for threads, without polls.
-    pub fn blocking_client(&self) -> blocking::Client {
-        blocking::Client::connect_with(self.without_polls()).expect("a client")
-    }
-
-    pub fn blocking_client_with_lease(&self, lease: Duration) -> blocking::Client {
-        blocking::Client::connect_with(self.without_polls().lease(lease)).expect("a client")
     }
 }
 

@@ -83,6 +83,13 @@ pub async fn release(taken: Result<LockGuard, Error>) {
     guard.unlock().await.expect("it is held");
 }
 
+/// Forgets the guard of a string lock. Its hold can be restored by the returned owner.
+pub fn forget(guard: LockGuard) -> String {
+    let owner = guard.owner().to_owned();
+    guard.forget();
+    owner
+}
+
 #[expect(
     clippy::needless_pass_by_value,
     reason = "callers write the reason down"

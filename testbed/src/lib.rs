@@ -77,7 +77,7 @@ pub use exceptions::on_profile;
 pub use histories::{Histories, NOISE};
 #[cfg(feature = "locks")]
 pub use hold::{
-    assert_free, assert_lost, holds, lost, no_expiry, release, take_and_release, take_turn,
+    assert_free, assert_lost, forget, holds, lost, no_expiry, release, take_and_release, take_turn,
     until_certain, until_stats, waiting,
 };
 pub use info::{CommandStats, command_stats, info_line};

@@ -201,35 +201,6 @@ impl Graph {
         };
         files.filter(|file| !is_above(file)).collect()
     }
-
-    /// The imports that are part of a cycle.
-    pub(crate) fn circles(&self) -> Vec<String> {
-        let mut left: BTreeMap<Module, BTreeSet<Module>> = self
-            .modules
-            .keys()
-            .map(|module| (module.clone(), self.imported_by(module)))
-            .collect();
-        // A file whose imports are all gone is in no cycle.
-        while let Some(leaf) = left.iter().find(|(_, imports)| imports.is_empty()) {
-            let leaf = leaf.0.clone();
-            left.remove(&leaf);
-            for imports in left.values_mut() {
-                imports.remove(&leaf);
-            }
-        }
-        // Neither is a file that no remaining file imports.
-        loop {
-            let imported: BTreeSet<_> = left.values().flatten().cloned().collect();
-            let before = left.len();
-            left.retain(|module, _| imported.contains(module));
-            if left.len() == before {
-                break;
-            }
-        }
-        left.iter()
-            .map(|(module, imports)| format!("{module} -> {imports:?}"))
-            .collect()
-    }
 }
 
 /// Every source file of a folder except unit tests.

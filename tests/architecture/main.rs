@@ -78,77 +78,6 @@ fn imports_point_down() {
     );
 }
 
-/// Only the locks of `transport/src/sync.rs` notice foreign code that runs under a lock (FOREIGN-1).
-#[test]
-fn all_locks_are_those_of_sync() {
-    let others = [
-        "parking_lot",
-        "dashmap",
-        "std::sync::Mutex",
-        "std::sync::RwLock",
-        "tokio::sync::Mutex",
-    ];
-    let sync = folder(TRANSPORT).join("sync");
-    let (mut found, mut files) = (Vec::new(), 0);
-    for src in [LIBRARY, TRANSPORT] {
-        each_source(&folder(src), &mut |path, text| {
-            let code = without_tests(text);
-            let named = |line: &str| others.iter().any(|other| line.contains(other));
-            let is_sync = path == sync.with_extension("rs") || path.starts_with(&sync);
-            files += 1;
-            if !is_sync && code.lines().any(named) {
-                found.push(path.display().to_string());
-            }
-        });
-    }
-    assert!(
-        files > 200,
-        "only {files} files were found: the look at the sources is wrong"
-    );
-    assert!(found.is_empty(), "use those of `crate::sync` in {found:?}");
-}
-
-/// tokio's own timers panic on another executor, and any executor may poll a call. The other files of the transport run on
-/// the client's runtimes only.
-#[test]
-fn timers_of_callers_are_those_of_timer() {
-    const TIMERS: [&str; 3] = ["sleep", "timeout", "interval"];
-    const CALLERS: [&str; 4] = [
-        "node.rs",
-        "control.rs",
-        "cluster/calls.rs",
-        "cluster/channels.rs",
-    ];
-    let callers = CALLERS.map(|file| folder(TRANSPORT).join(file));
-    let is_timer = |line: &str| {
-        let code = line.split("//").next().unwrap_or_default();
-        code.contains("tokio::time::") && TIMERS.iter().any(|timer| code.contains(timer))
-    };
-    let (mut found, mut files) = (Vec::new(), 0);
-    for src in [LIBRARY, TRANSPORT] {
-        each_source(&folder(src), &mut |path, text| {
-            if src == TRANSPORT && !callers.iter().any(|caller| caller == path) {
-                return;
-            }
-            files += 1;
-            // Unit tests come last, in modules of the same file.
-            let in_tests = |line: &&str| line.starts_with("mod ") && line.ends_with('{');
-            if text
-                .lines()
-                .take_while(|line| !in_tests(line))
-                .any(is_timer)
-            {
-                found.push(path.display().to_string());
-            }
-        });
-    }
-    assert!(
-        files > 150,
-        "only {files} files were found: the look at the sources is wrong"
-    );
-    assert!(found.is_empty(), "use those of `crate::timer` in {found:?}");
-}
-
 fn without_tests(text: &str) -> &str {
     let parts = text.split_once("\n#[cfg(test)]\nmod ");
     parts.map_or(text, |(code, _)| code)
@@ -169,34 +98,6 @@ fn files_are_short() {
         });
     }
     assert!(long.is_empty(), "more than {LINES_MAX} lines: {long:?}");
-}
-
-/// Only `telemetry/observer.rs`, which respects FOREIGN-1, may reach a recorder or a subscriber.
-#[test]
-fn only_telemetry_names_recorders_and_subscribers() {
-    let src = folder(LIBRARY);
-    let mut found = Vec::new();
-    each_source(&src, &mut |path, text| {
-        let code = text
-            .lines()
-            .map(|line| line.split("//").next().unwrap_or_default());
-        let names = |line: &str| {
-            ["metrics::", "tracing::"].iter().any(|name| {
-                line.match_indices(name).any(|(at, _)| {
-                    !line[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_' || c == ':')
-                })
-            })
-        };
-        let inside = path
-            .strip_prefix(&src)
-            .expect("in src")
-            .display()
-            .to_string();
-        if !inside.starts_with("telemetry") && code.clone().any(names) {
-            found.push(inside);
-        }
-    });
-    assert!(found.is_empty(), "{found:?}");
 }
 
 #[test]

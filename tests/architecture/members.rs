@@ -1,27 +1,24 @@
 //! The packages of the workspace: who may depend on whom.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fs;
-use std::path::PathBuf;
 
 use crate::folder;
-use crate::graph::{Graph, each_file};
 
 /// From the ground up. A package that is not listed is above all of these: a suite, a tool, the
 /// command line.
-const LEVELS: [&str; 6] = [
+const LEVELS: [&str; 7] = [
     "leasehold-engine",
     "leasehold-transport",
     "leasehold",
     "leasehold-specification",
     "leasehold-testbed",
     "leasehold-tower",
+    "leasehold-once",
 ];
 
 /// A package of the workspace.
 struct Member {
-    /// Relative to the root of the repository; empty for the library.
-    folder: String,
     name: String,
     is_published: bool,
     /// Packages of the workspace that its code depends on.
@@ -58,7 +55,6 @@ impl Member {
             }
         }
         Member {
-            folder: path.to_owned(),
             name,
             is_published,
             needs,
@@ -150,72 +146,6 @@ fn published_crates_need_only_published_crates() {
             member.needs
         );
     }
-}
-
-/// Each folder that is the root of a crate: `src`, and those of test programs.
-fn crates(member: &Member) -> Vec<PathBuf> {
-    let folder = folder(&member.folder);
-    let mut roots = match &*member.folder {
-        "" => vec![folder.join("src")],
-        // Each folder there is a program of this package or a separate package.
-        "tests" => {
-            let entries = fs::read_dir(&folder).expect("the suites");
-            let paths = entries.map(|entry| entry.expect("an entry").path());
-            let is_program =
-                |path: &PathBuf| path.join("main.rs").exists() && !path.join("Cargo.toml").exists();
-            paths.filter(is_program).collect()
-        }
-        _ if folder.join("main.rs").exists() => vec![folder],
-        _ => vec![folder.join("src"), folder.join("tests")],
-    };
-    roots.retain(|root| root.exists());
-    roots
-}
-
-#[test]
-fn no_file_imports_itself_by_a_detour() {
-    let (mut circles, mut roots) = (Vec::new(), 0);
-    for member in members() {
-        for root in crates(&member) {
-            roots += 1;
-            let circle = Graph::of(&root).circles();
-            circles.extend(
-                circle
-                    .into_iter()
-                    .map(|arrow| format!("{}: {arrow}", root.display())),
-            );
-        }
-    }
-    assert!(roots > 20, "only {roots} crates were found");
-    assert!(
-        circles.is_empty(),
-        "imports in a circle:\n{}",
-        circles.join("\n")
-    );
-}
-
-/// A file belongs to one crate.
-#[test]
-fn no_crate_takes_files_of_another_one() {
-    let mut taken = BTreeMap::new();
-    for member in members() {
-        for root in crates(&member) {
-            each_file(&root, &mut |path, text| {
-                let paths = text.lines().filter_map(|line| {
-                    let path = line.trim().strip_prefix("#[path = \"")?;
-                    path.strip_suffix("\"]")
-                });
-                for other in paths {
-                    let from = path.parent().expect("a folder").join(other);
-                    let from = from.canonicalize().unwrap_or(from);
-                    if !from.starts_with(root.canonicalize().expect("it is there")) {
-                        taken.insert(path.to_owned(), other.to_owned());
-                    }
-                }
-            });
-        }
-    }
-    assert!(taken.is_empty(), "{taken:?}");
 }
 
 /// A behaviour that is renamed would silently be no exception any more.

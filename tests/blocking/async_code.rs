@@ -2,6 +2,7 @@
 //! threads they work.
 
 use std::any::Any;
+use std::future::ready;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
 
@@ -11,7 +12,7 @@ use leasehold_testbed::{Bed, Place, SOON};
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::Instant;
 
-use crate::harness::until_waiting;
+use crate::harness::{client, take, unlock};
 
 fn runtimes() -> [Runtime; 2] {
     let builders = [Builder::new_current_thread(), Builder::new_multi_thread()];
@@ -45,18 +46,15 @@ fn says_why<T>(refused: Result<T, Box<dyn Any + Send>>) {
 
 type Call = fn(&Client);
 
-/// One call of each kind.
-const CALLS: [Call; 6] = [
-    |client| drop(client.lock("x").lock()),
-    |client| drop(client.lock("x").acquire().wait(SOON).lock()),
-    |client| drop(client.lock("x").run(SOON, Lease::Renewed, |_| ())),
-    |client| drop(client.semaphore("s").try_set_permits(1)),
-    |client| drop(client.count_down_latch("l").wait(SOON)),
-    |client| drop(client.ping()),
+/// Calls of a client, and its shutdown.
+const CALLS: [Call; 3] = [
+    |client| drop(client.block_on(client.lock("x").lock())),
+    |client| drop(client.block_on(client.ping())),
+    |client| drop(client.shutdown(SOON)),
 ];
 
 pub(crate) fn a_call_in_a_task_panics_and_sends_nothing(bed: &Bed) {
-    let client = bed.blocking_client();
+    let client = client(bed);
     let sent = bed.calls();
     for runtime in runtimes() {
         for call in CALLS {
@@ -69,67 +67,30 @@ pub(crate) fn a_call_in_a_task_panics_and_sends_nothing(bed: &Bed) {
 }
 
 pub(crate) fn a_call_in_a_future_that_is_blocked_on_panics_and_sends_nothing(bed: &Bed) {
-    let client = bed.blocking_client();
+    let client = client(bed);
     let sent = bed.calls();
     for runtime in runtimes() {
-        let call = || runtime.block_on(async { client.lock("x").lock() });
+        let call = || runtime.block_on(async { client.block_on(client.lock("x").lock()) });
         says_why(catch_unwind(AssertUnwindSafe(call)));
-        let connect = || runtime.block_on(async { Client::connect_with(bed.builder()) });
+        let connect = || runtime.block_on(async { Client::connect(bed.builder().connect()) });
         says_why(catch_unwind(AssertUnwindSafe(connect)));
     }
-    let nested = || client.block_on(async { client.lock("x").lock() });
+    let nested = || client.block_on(async { client.block_on(client.lock("x").lock()) });
     says_why(catch_unwind(AssertUnwindSafe(nested)));
     assert_eq!(bed.calls(), sent);
-}
-
-pub(crate) fn an_unlock_in_a_task_panics_and_frees(bed: &Bed) {
-    let client = bed.blocking_client();
-    for runtime in runtimes() {
-        let guard = client.lock("x").lock().unwrap();
-        says_why(in_a_task(&runtime, move || guard.unlock()));
-        bed.wait_until_gone("x");
-    }
-}
-
-pub(crate) fn a_thread_for_blocking_work_may_call(bed: &Bed) {
-    let client = bed.blocking_client();
-    for runtime in runtimes() {
-        let (lock, guard) = (client.lock("x"), client.lock("x").lock().unwrap());
-        let waiting = runtime.spawn_blocking(move || {
-            let guard = lock.try_lock(SOON, Lease::Renewed)?;
-            guard.run(|| lock.try_lock_now(Lease::Renewed)?.unlock())??;
-            guard.unlock()
-        });
-        until_waiting(&client, 1);
-        guard.unlock().unwrap();
-        runtime.block_on(waiting).expect("no panic").unwrap();
-    }
-}
-
-pub(crate) fn a_thread_that_has_entered_a_runtime_may_call(bed: &Bed) {
-    let client = bed.blocking_client();
-    for runtime in runtimes() {
-        let _entered = runtime.enter();
-        client.lock("x").lock().unwrap().unlock().unwrap();
-        bed.blocking_client()
-            .lock("x")
-            .lock()
-            .unwrap()
-            .unlock()
-            .unwrap();
-    }
 }
 
 /// A client on a server keeps its connections when its runtime ends. A client of the embedded
 /// engine ends with the runtime.
 pub(crate) fn the_runtime_of_an_async_client_may_end(bed: &Bed) {
-    let holder = bed.blocking_client();
+    let holder = client(bed);
     for runtime in runtimes() {
         let client = runtime.block_on(bed.builder().connect()).unwrap();
-        let client = Client::new(client).unwrap();
-        let guard = holder.lock("x").lock().unwrap();
+        let client = Client::connect(ready(Ok(client))).unwrap();
+        let guard = take(&holder, &holder.lock("x")).unwrap();
         thread::scope(|scope| {
-            let waiting = scope.spawn(|| client.lock("x").try_lock(SOON * 10, Lease::Renewed));
+            let waiting = scope
+                .spawn(|| client.block_on(client.lock("x").try_lock(SOON * 10, Lease::Renewed)));
             // A single-threaded runtime drives nothing while nobody blocks on it.
             runtime.block_on(async {
                 while client.stats().waiting == 0 {
@@ -139,11 +100,11 @@ pub(crate) fn the_runtime_of_an_async_client_may_end(bed: &Bed) {
             let ended = Instant::now();
             // Ends all threads of the runtime, which would otherwise serve the waiter for a moment more.
             runtime.shutdown_timeout(SOON);
-            guard.unlock().unwrap();
+            unlock(&holder, guard);
             let waited = waiting.join().unwrap();
             assert!(ended.elapsed() < SOON, "{:?}", ended.elapsed());
             match &bed.place {
-                Place::Server(..) => waited.expect("it gets the lock").unlock().unwrap(),
+                Place::Server(..) => unlock(&client, waited.expect("it gets the lock")),
                 Place::Embedded(_) => drop(waited.expect_err("nothing answers any more")),
             }
         });

@@ -1,19 +1,28 @@
 //! Helpers for tests with threads.
 
-use std::fmt::Debug;
-use std::thread;
+use std::time::Duration;
 
-use leasehold::Error;
-use leasehold::blocking::{Client, Guard};
-use leasehold_testbed::{SOON, wait_until};
+use leasehold::blocking::Client;
+use leasehold::{Error, Lease, Lock, LockGuard};
+use leasehold_testbed::{Bed, SOON, wait_until};
+use tokio::runtime::{Builder, Runtime};
 
-/// Expects a wait to fail. Tries once more if a stalled machine lost the last reply.
-pub(crate) fn in_vain<T: Debug>(wait: impl Fn() -> Result<T, Error>) {
-    wait_until("a wait is answered", SOON, || {
-        let error = wait().expect_err("it is held");
-        assert!(error.is_timeout() || error.may_be_held(), "{error}");
-        error.is_timeout()
-    });
+/// A client for threads, without polls.
+pub(crate) fn client(bed: &Bed) -> Client {
+    Client::connect(bed.without_polls().connect()).expect("a client")
+}
+
+pub(crate) fn client_with_lease(bed: &Bed, lease: Duration) -> Client {
+    Client::connect(bed.without_polls().lease(lease).connect()).expect("a client")
+}
+
+/// Takes a lock that comes free.
+pub(crate) fn take(client: &Client, lock: &Lock) -> Result<LockGuard, Error> {
+    client.block_on(lock.try_lock(SOON, Lease::Renewed))
+}
+
+pub(crate) fn unlock(client: &Client, guard: LockGuard) {
+    client.block_on(guard.unlock()).expect("held");
 }
 
 /// Waits until this many threads and tasks of a client wait for a lock.
@@ -21,14 +30,10 @@ pub(crate) fn until_waiting(client: &Client, waiters: u64) {
     wait_until("all queued", SOON, || client.stats().waiting == waiters);
 }
 
-/// Waits for a renewal, which moves the deadline.
-pub(crate) fn until_renewed(guard: &Guard) {
-    let first = guard.deadline();
-    wait_until("renewed", SOON, || guard.deadline() > first);
-    guard.check().expect("held");
-}
-
-/// Runs `work` on another thread and returns its result.
-pub(crate) fn on_another_thread<T: Send>(work: impl FnOnce() -> T + Send) -> T {
-    thread::scope(|scope| scope.spawn(work).join().expect("no panic"))
+/// A runtime of one thread, which nobody drives.
+pub(crate) fn runtime() -> Runtime {
+    Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime")
 }

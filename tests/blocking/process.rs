@@ -5,11 +5,11 @@ use std::process::{Child, ExitStatus};
 use std::sync::OnceLock;
 use std::thread;
 
-use leasehold::blocking::{Client, Guard};
-use leasehold::{EmbeddedRedis, Lease};
+use leasehold::blocking::Client;
+use leasehold::{Error, LockGuard};
 use leasehold_testbed::{SOON, Server, is_missing, ms, this_program, wait_until};
 
-use crate::harness::until_waiting;
+use crate::harness::{take, until_waiting};
 
 const URL: &str = "LEASEHOLD_TEST_URL";
 
@@ -41,13 +41,15 @@ fn a_process_ends_though_threads_hold_and_wait() {
 #[test]
 #[ignore = "a_process_ends_though_threads_hold_and_wait starts it"]
 fn leaves_a_hold_and_a_waiter() {
-    static HELD: OnceLock<Guard> = OnceLock::new();
+    static HELD: OnceLock<LockGuard> = OnceLock::new();
     let url = std::env::var(URL).expect("the server of the other test");
     let settings = leasehold::Client::builder(&url).lease(ms(3000));
-    let client = Client::connect_with(settings).unwrap();
-    HELD.set(client.lock("x").lock().unwrap()).unwrap();
-    let lock = client.lock("x");
-    drop(thread::spawn(move || lock.lock()));
+    let client = Client::connect(settings.connect()).unwrap();
+    HELD.set(take(&client, &client.lock("x")).unwrap()).unwrap();
+    let waiter = client.clone();
+    drop(thread::spawn(move || {
+        waiter.block_on(waiter.lock("x").lock())
+    }));
     until_waiting(&client, 1);
 }
 
@@ -67,15 +69,16 @@ fn leaves_no_thread() {
     let threads = || fs::read_dir("/proc/self/task").expect("Linux").count();
     let url = std::env::var(URL).expect("the server of the other test");
     let before = threads();
-    let take = |client: Client| client.lock("x").try_lock(SOON, Lease::Renewed).unwrap();
+    let held = |client: Result<Client, Error>| {
+        let client = client.unwrap();
+        take(&client, &client.lock("x")).unwrap()
+    };
     for _ in 0..3 {
-        let on_a_server = take(Client::connect(&url).unwrap());
-        let settings = EmbeddedRedis::new().builder();
-        let embedded = take(Client::connect_with(settings).unwrap());
-        let session = leasehold::Client::embedded();
-        let of_a_session = take(Client::new(session.clone()).unwrap());
+        let on_a_server = held(Client::connect(leasehold::Client::connect(&url)));
+        let embedded = async { Ok(leasehold::Client::embedded()) };
+        let embedded = held(Client::connect(embedded));
         assert!(threads() > before);
-        drop((on_a_server, embedded, of_a_session, session));
+        drop((on_a_server, embedded));
     }
     wait_until("their threads have ended", SOON, || threads() == before);
 }

@@ -1,9 +1,12 @@
 //! A client whose runtime nobody drives any more, used by threads that have timers of their own.
 
+use std::future::ready;
 use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
 
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
 use leasehold::blocking::Client;
 use leasehold::{Error, Lease, Lock};
 use leasehold_testbed::{Bed, SOON, connected, ms};
@@ -30,15 +33,15 @@ fn outcome<T: Send + 'static>(what: &str, call: impl FnOnce() -> T + Send + 'sta
     ended.unwrap_or_else(|_| panic!("not within {BOUND:?}: {what}"))
 }
 
-type Call = fn(&Client) -> Result<(), Error>;
+type Call = fn(leasehold::Client) -> BoxFuture<'static, Result<(), Error>>;
 
 /// On a server, the connections move to the library's thread after some seconds, and calls succeed.
 fn each_ends(bed: &Bed, calls: &[(&str, Call)]) {
     let (_runtime, client) = client(bed);
-    let client = Client::new(client).unwrap();
+    let threads = Client::connect(ready(Ok(client.clone()))).unwrap();
     for (number, (what, call)) in calls.iter().enumerate() {
-        let (client, call) = (client.clone(), *call);
-        let outcome = outcome(what, move || call(&client));
+        let (threads, call) = (threads.clone(), call(client.clone()));
+        let outcome = outcome(what, move || threads.block_on(call));
         if bed.is_embedded() || number == 0 {
             let text = outcome.expect_err(what).to_string();
             assert!(text.contains("does not run"), "{what}: {text}");
@@ -46,52 +49,59 @@ fn each_ends(bed: &Bed, calls: &[(&str, Call)]) {
     }
 }
 
+/// Takes a lock within the bound.
+async fn taken(lock: Lock) -> Result<(), Error> {
+    lock.try_lock(WAIT, Lease::Renewed).await.map(drop)
+}
+
 pub(crate) fn an_acquisition_ends_within_its_bound(bed: &Bed) {
     each_ends(
         bed,
         &[
-            ("try_lock", |client| {
-                client.lock("x").try_lock(WAIT, Lease::Renewed).map(drop)
-            }),
+            ("try_lock", |client| taken(client.lock("x")).boxed()),
             ("try_lock_now", |client| {
-                client.lock("x").try_lock_now(Lease::Renewed).map(drop)
-            }),
-            ("a short wait", |client| {
-                client.lock("x").try_lock(ms(50), Lease::Renewed).map(drop)
+                async move {
+                    client
+                        .lock("x")
+                        .try_lock_now(Lease::Renewed)
+                        .await
+                        .map(drop)
+                }
+                .boxed()
             }),
             ("run", |client| {
-                client.lock("x").run(WAIT, Lease::Renewed, |_| ())
+                async move {
+                    let lock = client.lock("x");
+                    lock.run(WAIT, Lease::Renewed, async |_| ()).await
+                }
+                .boxed()
             }),
-            ("fair", |client| {
-                client
-                    .fair_lock("f")
-                    .try_lock(WAIT, Lease::Renewed)
-                    .map(drop)
-            }),
-            ("string", |client| {
-                client
-                    .string_lock("t")
-                    .try_lock(WAIT, Lease::Renewed)
-                    .map(drop)
-            }),
+            ("fair", |client| taken(client.fair_lock("f")).boxed()),
+            ("string", |client| taken(client.string_lock("t")).boxed()),
             ("permits", |client| {
-                let permits = client.semaphore("s").with_limit(1);
-                permits.try_acquire(1, WAIT).map(drop)
+                async move {
+                    let permits = client.semaphore("s").with_limit(1);
+                    permits.try_acquire(1, WAIT).await.map(drop)
+                }
+                .boxed()
             }),
             ("permits with ids", |client| {
-                let permits = client.permit_expirable_semaphore("p").with_limit(1);
-                permits.try_acquire(1, WAIT, Lease::Renewed).map(drop)
+                async move {
+                    let permits = client.permit_expirable_semaphore("p").with_limit(1);
+                    let permit = permits.try_acquire(1, WAIT, Lease::Renewed).await;
+                    permit.map(drop)
+                }
+                .boxed()
             }),
-            ("latch", |client| client.count_down_latch("l").wait(WAIT)),
+            ("latch", |client| {
+                async move { client.count_down_latch("l").wait(WAIT).await }.boxed()
+            }),
             ("multi", |client| {
-                let members = ["a", "b"].map(|name| client.as_async().lock(name));
-                let lock = client.blocking_lock(Lock::multi(members));
-                lock.try_lock(WAIT, Lease::Renewed).map(drop)
+                taken(Lock::multi(["a", "b"].map(|name| client.lock(name)))).boxed()
             }),
             ("quorum", |client| {
-                let members = ["c", "d", "e"].map(|name| client.as_async().lock(name));
-                let lock = client.blocking_lock(Lock::quorum(members));
-                lock.try_lock(WAIT, Lease::Renewed).map(drop)
+                let members = ["c", "d", "e"].map(|name| client.lock(name));
+                taken(Lock::quorum(members)).boxed()
             }),
         ],
     );
@@ -101,37 +111,32 @@ pub(crate) fn a_question_ends_within_its_bound(bed: &Bed) {
     each_ends(
         bed,
         &[
-            ("is_locked", |client| client.lock("x").is_locked().map(drop)),
-            ("ping", Client::ping),
-            ("locks", |client| client.locks("*").map(drop)),
-            ("deadlocks", |client| client.deadlocks().map(drop)),
+            ("is_locked", |client| {
+                async move { client.lock("x").is_locked().await.map(drop) }.boxed()
+            }),
+            ("ping", |client| async move { client.ping().await }.boxed()),
             ("force_unlock", |client| {
-                client.lock("x").force_unlock("a test").map(drop)
+                async move { client.lock("x").force_unlock("a test").await.map(drop) }.boxed()
             }),
             ("count_down", |client| {
-                client.count_down_latch("l").count_down().map(drop)
+                async move { client.count_down_latch("l").count_down().await.map(drop) }.boxed()
             }),
             ("set_permits", |client| {
-                client.semaphore("s").try_set_permits(1).map(drop)
+                async move { client.semaphore("s").try_set_permits(1).await.map(drop) }.boxed()
             }),
-            ("shutdown", |client| client.shutdown(WAIT)),
+            ("shutdown", |client| {
+                async move { client.shutdown(WAIT).await }.boxed()
+            }),
         ],
     );
-}
-
-pub(crate) fn a_preflight_ends_within_its_bound(bed: &Bed) {
-    let (_runtime, client) = client(bed);
-    let threads = Client::new(client.clone()).unwrap();
-    let preflight = move || threads.block_on(client.preflight());
-    drop(outcome("preflight", preflight));
 }
 
 pub(crate) fn a_guard_ends_within_its_bound(bed: &Bed) {
     let (runtime, client) = client(bed);
     let guards = ["x", "y", "z"].map(|name| runtime.block_on(client.lock(name).lock()).unwrap());
     let [released, entered, extended] = guards;
-    let threads = Client::new(client).unwrap();
-    let wait = |what, call: futures::future::BoxFuture<'static, Result<(), Error>>| {
+    let threads = Client::connect(ready(Ok(client))).unwrap();
+    let wait = |what, call: BoxFuture<'static, Result<(), Error>>| {
         let threads = threads.clone();
         let error = outcome(what, move || threads.block_on(call));
         let text = error.err().map(|error| error.to_string());

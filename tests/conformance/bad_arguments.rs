@@ -5,13 +5,11 @@ use std::fmt::Debug;
 use std::time::Duration;
 
 use leasehold::settings::LocalHandover;
-use leasehold::{Client, ConfigError, Error, FencingToken, Lease, Lock};
+use leasehold::{Client, ConfigError, Error, Lease, Lock};
 use leasehold_testbed::{Bed, connected, eventually, ms, take_and_release};
 
 const ID: &str = "0123456789abcdef0123456789abcdef";
 const NOW: Duration = Duration::ZERO;
-/// Locks with several members, which have no text form.
-const SEVERAL: [&str; 3] = ["multi", "mixed", "red"];
 
 /// The calls that failed, and their errors.
 #[derive(Default)]
@@ -118,9 +116,6 @@ async fn ask(told: &mut Told, client: &Client, name: &str) {
     told.note("latch.wait", latch.wait(NOW).await);
     told.note("latch.wait", latch.wait(ms(20)).await);
     told.note("latch.delete", latch.delete().await);
-    let token = FencingToken::from_value(1);
-    told.note("set_fenced", client.set_fenced(name, token, "value").await);
-    told.note("fenced.get", client.fenced_value(name).get(token).await);
     told.note("kept", client.kept(name).await);
     told.note("keep", client.keep(name, "value", ms(1000)).await);
 }
@@ -169,25 +164,6 @@ async fn ask_semaphores(told: &mut Told, client: &Client, name: &str) {
     told.note("permits.permits", permits.permits().await);
 }
 
-/// A handed-on hold of each single kind, and the lock that takes it over.
-async fn handed_on(client: &Client) -> Vec<(&'static str, Lock, String)> {
-    let mut texts = Vec::new();
-    for number in 0..locks(client, "h").len() {
-        let (kind, lock) = locks(client, &format!("h{number}")).swap_remove(number);
-        if !SEVERAL.contains(&kind) {
-            let text = lock.lock().await.unwrap().hand_on().unwrap();
-            texts.push((kind, lock, text.into()));
-        }
-    }
-    texts
-}
-
-async fn take_over(told: &mut Told, texts: &[(&'static str, Lock, String)]) {
-    for (kind, lock, text) in texts {
-        told.note(&format!("{kind}.restore"), lock.restore(text).await);
-    }
-}
-
 /// Calls that may know the answer without Redis.
 async fn ask_here(told: &mut Told, client: &Client, name: &str) {
     let semaphore = client.semaphore(name);
@@ -216,10 +192,9 @@ pub(crate) async fn a_bad_name_is_refused(bed: Bed) {
         wait_for_ever(&mut told, &client, name).await;
         ask(&mut told, &client, name).await;
         ask_here(&mut told, &client, name).await;
-        for (kind, lock) in locks(&client, name) {
-            if !may_be_called(kind, name) && !SEVERAL.contains(&kind) {
-                told.note(&format!("{kind}.restore"), lock.restore("a:1").await);
-            }
+        if !may_be_called("string", name) {
+            let lock = client.string_lock(name);
+            told.note("string.restore", lock.restore("a:1").await);
         }
         told.all(|error| matches!(error, Error::Config(ConfigError::Name { .. })));
     }
@@ -336,17 +311,6 @@ pub(crate) async fn a_bad_number_is_refused(bed: Bed) {
         "permits.release",
         permits.release_all(&vec![ID; 1025]).await,
     );
-    for token in [i64::MIN, -1, 0] {
-        let token = FencingToken::from_value(token);
-        told.note("set_fenced", client.set_fenced("f", token, "value").await);
-        told.note("fenced.get", client.fenced_value("f").get(token).await);
-    }
-    for keep in [Duration::ZERO, ms(9), Duration::MAX] {
-        let value = client.fenced_value("f").with_keep(keep);
-        let first = FencingToken::from_value(1);
-        told.note("fenced.get", value.get(first).await);
-        told.note("fenced.set", value.set(first, "value").await);
-    }
     told.all(|error| matches!(error, Error::Config(ConfigError::OutOfRange { .. })));
     let mut told = Told::default();
     for id in ["", "x", &ID[1..], &ID.to_uppercase(), &format!("{ID}0")] {
@@ -379,14 +343,6 @@ pub(crate) async fn the_greatest_numbers_are_right(bed: Bed) {
     let latch = client.count_down_latch("l");
     assert!(latch.try_set_count(u32::MAX).await.unwrap());
     assert_eq!(latch.count_down().await.unwrap(), most - 1);
-    let newest = FencingToken::from_value(i64::MAX);
-    client.set_fenced("f", newest, "last").await.unwrap();
-    let older = FencingToken::from_value(i64::MAX - 1);
-    let stale = client.set_fenced("f", older, "late").await.unwrap_err();
-    assert!(
-        matches!(stale, Error::StaleToken { token, .. } if token == older),
-        "{stale}"
-    );
 }
 
 pub(crate) async fn the_greatest_spans_are_taken(bed: Bed) {
@@ -411,13 +367,13 @@ pub(crate) async fn the_greatest_spans_are_taken(bed: Bed) {
 
 pub(crate) async fn a_closed_client_refuses(bed: Bed) {
     let client = bed.client().await;
-    let texts = handed_on(&client).await;
     client.shutdown(ms(1000)).await.unwrap();
     let calls = client.stats().calls;
     let mut told = Told::default();
     wait_for_ever(&mut told, &client, "x").await;
     ask(&mut told, &client, "x").await;
-    take_over(&mut told, &texts).await;
+    let lock = client.string_lock("restored");
+    told.note("string.restore", lock.restore("a:1").await);
     told.note("locks", client.locks("*").await);
     told.all(|error| matches!(error, Error::Closed));
     assert_eq!(client.stats().calls, calls);
@@ -425,11 +381,11 @@ pub(crate) async fn a_closed_client_refuses(bed: Bed) {
 
 pub(crate) async fn a_dead_server_is_reported_by_every_call(mut bed: Bed) {
     let client = connected(bed.builder().command_timeout(ms(100))).await;
-    let texts = handed_on(&client).await;
     bed.fail();
     let mut told = Told::default();
     ask(&mut told, &client, "x").await;
-    take_over(&mut told, &texts).await;
+    let lock = client.string_lock("restored");
+    told.note("string.restore", lock.restore("a:1").await);
     told.note("locks", client.locks("*").await);
     told.all(|error| {
         let expected = matches!(

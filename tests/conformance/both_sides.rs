@@ -1,6 +1,6 @@
 //! One owner on both sides of a read/write lock: downgrades, upgrades, and who follows.
 
-use leasehold::{ConfigError, Error, Lease, Owner};
+use leasehold::{Error, Lease};
 use leasehold_testbed::{
     Bed, eventually, holds, ms, release, take_turn, timed, until_certain, waiting,
 };
@@ -10,21 +10,16 @@ use crate::read_write::{listens, nothing_is_left, read, reader, write, writer};
 
 pub(crate) async fn a_read_inside_a_write_comes_and_goes(bed: Bed) {
     let (one, other) = (bed.client().await, bed.client().await);
-    let lock = one.read_write_lock("x").owned_by(&Owner::new());
+    let lock = one.read_write_lock("x");
     let writing = lock.write().lock().await.unwrap();
     assert!(lock.write().is_locked().await.unwrap());
     assert!(!lock.read().is_locked().await.unwrap(), "nobody reads");
     // The read has its own lease, so short that it would end the write hold if it applied to that.
-    let reading = lock
-        .read()
-        .try_lock_now(Lease::Fixed(ms(5000)))
-        .await
-        .unwrap();
-    let second = lock
-        .read()
-        .try_lock_now(Lease::Fixed(ms(5000)))
-        .await
-        .unwrap();
+    let read_inside = async || {
+        let reading = lock.read().acquire().lease(Lease::Fixed(ms(5000)));
+        reading.within(&writing).await.unwrap()
+    };
+    let (reading, second) = (read_inside().await, read_inside().await);
     assert!(lock.read().is_locked().await.unwrap());
     assert_eq!(holds(lock.write()).await.unwrap(), 1);
     reading.unlock().await.unwrap();
@@ -43,9 +38,9 @@ pub(crate) async fn a_downgrade_lets_readers_in_at_once(bed: Bed) {
         bed.client_without_polls().await,
         bed.client_without_polls().await,
     );
-    let lock = one.read_write_lock("x").owned_by(&Owner::new());
+    let lock = one.read_write_lock("x");
     let writing = lock.write().lock().await.unwrap();
-    let kept = lock.read().lock().await.unwrap();
+    let kept = lock.read().acquire().within(&writing).await.unwrap();
     let (near, far, late) = (reader(&one), reader(&other), writer(&other));
     waiting(&one, 1).await;
     waiting(&other, 2).await;
@@ -62,10 +57,8 @@ pub(crate) async fn a_downgrade_lets_readers_in_at_once(bed: Bed) {
     }
     assert!(!late.is_finished(), "a writer waits for the last reader");
     assert!(!lock.write().is_locked().await.unwrap() && lock.read().is_locked().await.unwrap());
-    assert!(matches!(
-        lock.write().lock().await,
-        Err(Error::AlreadyHeld { .. })
-    ));
+    let upgrade = lock.write().acquire().within(&kept).await;
+    assert!(matches!(upgrade, Err(Error::AlreadyHeld { .. })));
     kept.unlock().await.unwrap();
     take_turn("the writer", late).await;
     nothing_is_left(&bed).await;
@@ -73,9 +66,9 @@ pub(crate) async fn a_downgrade_lets_readers_in_at_once(bed: Bed) {
 
 pub(crate) async fn a_downgrade_is_not_handed_over(bed: Bed) {
     let client = bed.client_with_long_streaks().await;
-    let lock = client.read_write_lock("x").owned_by(&Owner::new());
+    let lock = client.read_write_lock("x");
     let writing = lock.write().lock().await.unwrap();
-    let kept = lock.read().lock().await.unwrap();
+    let kept = lock.read().acquire().within(&writing).await.unwrap();
     let late = writer(&client);
     waiting(&client, 1).await;
     writing.unlock().await.unwrap();
@@ -88,41 +81,12 @@ pub(crate) async fn a_downgrade_is_not_handed_over(bed: Bed) {
     nothing_is_left(&bed).await;
 }
 
-/// Otherwise whoever restores the text could write while this client still reads.
-pub(crate) async fn a_writer_that_reads_is_not_handed_on(bed: Bed) {
-    let (one, other) = (bed.client().await, bed.client().await);
-    let lock = one.read_write_lock("x").owned_by(&Owner::new());
-    let writing = lock.write().lock().await.unwrap();
-    let reading = lock.read().lock().await.unwrap();
-    let refused = writing.hand_on().unwrap_err();
-    assert!(
-        matches!(refused, Error::Config(ConfigError::OtherGuards { .. })),
-        "{refused}"
-    );
-    reading.check().unwrap();
-    eventually("released", async || {
-        bed.command(&["HGET", "x", "mode"]) == "read"
-    })
-    .await;
-    bed.in_vain(async || write(&other, Lease::Fixed(ms(1000))).await)
-        .await;
-    reading.unlock().await.unwrap();
-    // Forgetting passes the lock to nobody, so a reader inside makes no difference.
-    let writing = lock.write().lock().await.unwrap();
-    let reading = lock.read().lock().await.unwrap();
-    writing.forget();
-    reading.unlock().await.unwrap();
-    assert_eq!(bed.command(&["HGET", "x", "mode"]), "write");
-    assert!(lock.write().force_unlock("a test").await.unwrap());
-    nothing_is_left(&bed).await;
-}
-
 pub(crate) async fn a_downgrade_is_renewed(bed: Bed) {
     let lease = bed.lease(300);
     let (one, other) = (bed.client_with_lease(lease).await, bed.client().await);
-    let lock = one.read_write_lock("x").owned_by(&Owner::new());
+    let lock = one.read_write_lock("x");
     let writing = lock.write().lock().await.unwrap();
-    let reading = lock.read().lock().await.unwrap();
+    let reading = lock.read().acquire().within(&writing).await.unwrap();
     sleep(lease * 2).await;
     until_certain(&writing).await;
     until_certain(&reading).await;
@@ -141,13 +105,13 @@ pub(crate) async fn a_downgrade_is_renewed(bed: Bed) {
 
 pub(crate) async fn an_upgrade_is_refused_at_once(bed: Bed) {
     let client = bed.client().await;
-    let owner = Owner::new();
-    let mut lock = client.read_write_lock("x").owned_by(&owner);
-    let mut also = client.read_write_lock("x").owned_by(&owner);
+    let lock = client.read_write_lock("x");
+    let also = client.read_write_lock("x");
     let reading = lock.read().lock().await.unwrap();
     let calls = client.stats().calls;
-    for lock in [&mut lock, &mut also] {
-        let refused = timed("at once", lock.write().lock()).await.0.unwrap_err();
+    for lock in [&lock, &also] {
+        let upgrade = lock.write().acquire().within(&reading);
+        let refused = timed("at once", upgrade.into_future()).await.0.unwrap_err();
         assert!(matches!(refused, Error::AlreadyHeld { .. }), "{refused}");
         assert!(!refused.is_retryable());
     }
@@ -158,9 +122,9 @@ pub(crate) async fn an_upgrade_is_refused_at_once(bed: Bed) {
 
 pub(crate) async fn a_writer_re_enters_and_readers_follow(bed: Bed) {
     let (one, other) = (bed.client().await, bed.client().await);
-    let lock = one.read_write_lock("x").owned_by(&Owner::new());
+    let lock = one.read_write_lock("x");
     let outer = lock.write().lock().await.unwrap();
-    let inner = lock.write().lock().await.unwrap();
+    let inner = outer.reenter().await.unwrap();
     assert_eq!(holds(lock.write()).await.unwrap(), 2);
     let seen = other.read_write_lock("x");
     assert!(seen.write().is_locked().await.unwrap());
@@ -187,47 +151,4 @@ pub(crate) async fn a_writer_re_enters_and_readers_follow(bed: Bed) {
             .unwrap()
     );
     release(write(&one, Lease::Fixed(ms(9000))).await).await;
-}
-
-pub(crate) async fn a_reader_follows_its_owner_that_came_to_write(bed: Bed) {
-    let client = bed.client_with_long_streaks().await;
-    let owner = Owner::new();
-    let before = write(&client, Lease::Renewed).await.unwrap();
-    let lock = client.read_write_lock("x").owned_by(&owner);
-    let writing = tokio::spawn(async move { lock.write().lock().await });
-    waiting(&client, 1).await;
-    // A reader of another owner is ahead, and waits for that owner.
-    let other = reader(&client);
-    waiting(&client, 2).await;
-    let lock = client.read_write_lock("x").owned_by(&owner);
-    let reading = tokio::spawn(async move { lock.read().lock().await });
-    waiting(&client, 3).await;
-    before.unlock().await.unwrap();
-    let writing = timed("handed over", writing).await.0.unwrap().unwrap();
-    let (reading, took) = timed("beside its own writer", reading).await;
-    assert!(took < bed.late(500), "told, not by a poll: {took:?}");
-    assert!(!other.is_finished());
-    reading.unwrap().unwrap().unlock().await.unwrap();
-    writing.unlock().await.unwrap();
-    take_turn("the other reader", other).await;
-    nothing_is_left(&bed).await;
-}
-
-pub(crate) async fn a_waiting_upgrade_is_refused_when_its_owner_comes_to_read(bed: Bed) {
-    let (client, elsewhere) = (bed.client_without_polls().await, bed.client().await);
-    let before = read(&elsewhere, Lease::Renewed).await.unwrap();
-    let owner = Owner::new();
-    let lock = client.read_write_lock("x").owned_by(&owner);
-    let writing = tokio::spawn(async move { lock.write().lock().await });
-    waiting(&client, 1).await;
-    listens(&client).await;
-    let lock = client.read_write_lock("x").owned_by(&owner);
-    let reading = timed("readers pass", lock.read().lock()).await.0.unwrap();
-    let (refused, took) = timed("refused", writing).await;
-    let refused = refused.unwrap().unwrap_err();
-    assert!(matches!(refused, Error::AlreadyHeld { .. }), "{refused}");
-    assert!(took < bed.late(500), "{took:?}");
-    reading.unlock().await.unwrap();
-    before.unlock().await.unwrap();
-    nothing_is_left(&bed).await;
 }

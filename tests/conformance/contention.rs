@@ -7,28 +7,12 @@ use std::time::Duration;
 use futures::FutureExt;
 use leasehold::settings::LocalHandover;
 use leasehold::test_util::{Delay, Faults};
-use leasehold::{Client, Error, Lease, Lock, LossReason};
+use leasehold::{Client, Lease, Lock, LossReason};
 use leasehold_testbed::{
-    Bed, Place, SOON, assert_free, assert_lost, connected, eventually, in_turns, ms, timed, waiting,
+    Bed, Place, SOON, assert_lost, connected, eventually, in_turns, ms, timed, waiting,
 };
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep};
-
-pub(crate) async fn two_values_exclude_each_other(bed: Bed) {
-    let client = bed.client().await;
-    let (one, two) = (client.lock("x"), client.lock("x"));
-    let guard = one.lock().await.unwrap();
-    let error = bed
-        .in_vain(async || two.try_lock_now(Lease::Renewed).await)
-        .await;
-    assert!(
-        matches!(&error, Error::Timeout { name, .. } if &**name == "x"),
-        "{error}"
-    );
-    assert!(error.is_timeout() && error.is_retryable() && !error.may_be_held());
-    guard.unlock().await.unwrap();
-    assert_free(&two).await;
-}
 
 pub(crate) async fn a_zero_wait_asks_once(bed: Bed) {
     let (a, b) = (bed.client().await, bed.client().await);
@@ -53,66 +37,6 @@ pub(crate) async fn a_zero_wait_never_rests(bed: Bed) {
     assert_eq!((after.calls - before.calls, after.subscriptions), (1, 0));
     assert_eq!(after.acquired_at_once - before.acquired_at_once, 1);
     drop(guard);
-}
-
-pub(crate) async fn a_wait_ends_when_it_should(bed: Bed) {
-    let (a, b) = (bed.client().await, bed.client().await);
-    let _guard = a.lock("x").lock().await.unwrap();
-    // The contender, and a waiter behind it.
-    let (front, behind) = (b.lock("x"), b.lock("x"));
-    for (lock, wait) in [(&front, ms(300)), (&behind, ms(150))] {
-        let start = Instant::now();
-        bed.in_vain(async || lock.try_lock(wait, Lease::Renewed).await)
-            .await;
-        let waited = start.elapsed();
-        assert!(
-            waited >= wait && waited < wait + bed.late(150),
-            "{waited:?} for {wait:?}"
-        );
-    }
-    let both = async {
-        tokio::join!(
-            bed.in_vain(async || front.try_lock(ms(300), Lease::Renewed).await),
-            bed.in_vain(async || behind.try_lock(ms(150), Lease::Renewed).await)
-        )
-    };
-    let (_, took) = timed("both give up", both).await;
-    assert!(
-        took >= ms(300) && took < ms(300) + bed.late(150),
-        "{took:?}"
-    );
-    assert_eq!(b.stats().timed_out, 4);
-}
-
-pub(crate) async fn a_waiter_of_the_same_client_is_woken(bed: Bed) {
-    let client = bed.client_without_polls().await;
-    let guard = client.lock("x").lock().await.unwrap();
-    let other = client.lock("x");
-    let waiter = tokio::spawn(async move { other.lock().await.unwrap().unlock().await });
-    waiting(&client, 1).await;
-    drop(guard);
-    let (done, took) = timed("granted", waiter).await;
-    done.unwrap().unwrap();
-    assert!(took < bed.late(500), "{took:?}");
-    bed.until_gone("x").await;
-}
-
-pub(crate) async fn a_waiter_of_another_client_is_woken(bed: Bed) {
-    let (a, b) = (bed.client().await, bed.client_without_polls().await);
-    let guard = a.lock("x").lock().await.unwrap();
-    let before = bed.calls();
-    let other = b.lock("x");
-    let waiter = tokio::spawn(async move { other.lock().await.unwrap().unlock().await });
-    // The waiter has asked again since it listens, so only a message can tell it more.
-    let asked = async || b.stats().listeners == 1 && bed.calls() >= before + 2;
-    eventually("listening", asked).await;
-    guard.unlock().await.unwrap();
-    let (done, took) = timed("granted", waiter).await;
-    done.unwrap().unwrap();
-    // Well before the safety poll (48 s at least) and the end of the lease (30 s).
-    assert!(took < bed.late(500), "{took:?}");
-    eventually("its wake is counted", async || b.stats().wakes > 0).await;
-    assert_eq!(b.stats().wakes, 1);
 }
 
 pub(crate) async fn local_waiters_are_served_in_order(bed: Bed) {
@@ -300,57 +224,6 @@ async fn get_their_turn(bed: &Bed, make: fn(&Client) -> Lock, lease: Lease, hand
         task.await.unwrap();
     }
     assert_eq!(has_handed_over(), hands_over);
-}
-
-pub(crate) async fn many_clients_all_get_it(bed: Bed) {
-    let inside = Arc::new(AtomicU64::new(0));
-    let mut tasks = Vec::new();
-    for _ in 0..6 {
-        let client = bed.client().await;
-        for _ in 0..3 {
-            let (client, inside) = (client.clone(), inside.clone());
-            tasks.push(tokio::spawn(async move {
-                for _ in 0..10 {
-                    let lock = client.lock("x");
-                    let guard = lock.lock().await.unwrap();
-                    assert_eq!(inside.fetch_add(1, SeqCst), 0, "two inside");
-                    sleep(ms(1)).await;
-                    inside.fetch_sub(1, SeqCst);
-                    guard.unlock().await.unwrap();
-                }
-            }));
-        }
-    }
-    for task in tasks {
-        in_turns("all done", task).await.unwrap();
-    }
-    bed.until_gone("x").await;
-}
-
-async fn rests(client: &Client) {
-    eventually("settled", async || {
-        let stats = client.stats();
-        (stats.waiting, stats.listeners, stats.releases_pending) == (0, 0, 0)
-    })
-    .await;
-}
-
-pub(crate) async fn a_dropped_wait_leaves_nothing(bed: Bed) {
-    let (a, b) = (bed.client().await, bed.client().await);
-    let guard = a.lock("x").lock().await.unwrap();
-    let lock = b.lock("x");
-    for polls in 0..40 {
-        let mut attempt = Box::pin(lock.lock());
-        for _ in 0..polls {
-            assert!(attempt.as_mut().now_or_never().is_none());
-            tokio::task::yield_now().await;
-        }
-        drop(attempt);
-    }
-    rests(&b).await;
-    guard.unlock().await.unwrap();
-    bed.until_gone("x").await;
-    assert_eq!(b.stats().local_queues, 0);
 }
 
 pub(crate) async fn a_dropped_front_passes_the_front_on(bed: Bed) {

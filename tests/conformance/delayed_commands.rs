@@ -425,32 +425,6 @@ async fn a_hold_with_calls_that_are_not_settled_is_not_handed_over() {
     }
 }
 
-/// A release that leaves the field to its expiry does not stop a renewal that is in flight.
-#[tokio::test(start_paused = true)]
-async fn a_renewal_after_the_release_keeps_no_lock_beyond_its_moment() {
-    let testbed = Testbed::new(0);
-    let (begin, span) = (Instant::now(), ms(12_000));
-    let lock = testbed.client.lock("x");
-    let guard = lock.acquire().unlock_not_before(span).await.unwrap();
-    sleep_until(begin + ms(9_500)).await;
-    testbed.slow(ms(500));
-    eventually("a renewal is on its way", async || {
-        testbed.client.calls_under_way() == 1
-    })
-    .await;
-    testbed.is_fast_again();
-    let renewals = || testbed.redis.scripts_run()["lock_renew"];
-    assert!(!testbed.redis.scripts_run().contains_key("lock_renew"));
-    guard.unlock().await.unwrap();
-    eventually("renewed", async || {
-        testbed.redis.scripts_run().contains_key("lock_renew") && renewals() == 1
-    })
-    .await;
-    assert!(begin.elapsed() < span && !testbed.redis.dump().is_empty());
-    sleep_until(begin + span + ms(50)).await;
-    assert!(testbed.redis.dump().is_empty());
-}
-
 /// A hold whose renewal is on its way.
 async fn held_under_a_renewal(request: Duration) -> (Testbed, LockGuard) {
     let mut testbed = Testbed::new(0);
@@ -492,39 +466,6 @@ async fn a_renewal_of_the_hold_before_finds_that_its_field_is_gone() {
     // The next waiter has it by now, and is passed over.
     let last = last.await.unwrap();
     assert_ne!(last.owner(), owner, "what is gone was handed over");
-}
-
-/// The hold that the renewal is for has ended, and the next hold of its field was left to its
-/// expiry. That hold was due for a renewal too, which comes later and makes up for both.
-#[tokio::test(start_paused = true)]
-async fn a_renewal_of_the_hold_before_keeps_no_lock_beyond_its_moment() {
-    let span = ms(1000);
-    let (testbed, first) = held_under_a_renewal(ms(500)).await;
-    let (lock, next) = (testbed.client.lock("x"), testbed.client.lock("x"));
-    let second = tokio::spawn(async move { next.lock().await.unwrap() });
-    waiting(&testbed.client, 1).await;
-    let owner = first.owner().to_owned();
-    first.unlock().await.unwrap();
-    let second = second.await.unwrap();
-    assert_eq!(second.owner(), owner, "handed over");
-    let begin = Instant::now();
-    let inner = lock
-        .acquire()
-        .within(&second)
-        .unlock_not_before(span)
-        .await
-        .unwrap();
-    inner.unlock().await.unwrap();
-    second.unlock().await.unwrap();
-    let renewed = async || testbed.redis.scripts_run().contains_key("lock_renew");
-    eventually("the renewal is executed", renewed).await;
-    assert!(begin.elapsed() < span && !testbed.redis.dump().is_empty());
-    sleep_until(begin + span + ms(50)).await;
-    assert!(
-        testbed.redis.dump().is_empty(),
-        "{:?}",
-        testbed.redis.dump()
-    );
 }
 
 /// Leases that end while their grants are in flight, picked up, handed over or released.

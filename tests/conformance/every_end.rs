@@ -1,9 +1,9 @@
-//! How a hold of any kind ends: lost, dropped, shut down, handed on.
+//! How a hold of any kind ends: lost, dropped, shut down.
 
 use std::time::Duration;
 
 use futures::FutureExt;
-use leasehold::{Ended, Error, HoldState, Lease, LossReason, Owner};
+use leasehold::{Ended, Error, HoldState, Lease, LossReason};
 use leasehold_testbed::{
     Bed, KINDS, SOON, assert_lost, eventually, ms, take_and_release, timed, until_certain,
 };
@@ -76,10 +76,10 @@ pub(crate) async fn a_loss_is_reported_and_the_next_hold_is_renewed(bed: Bed) {
     let lease = bed.lease(300);
     let client = &bed.client_with_lease(lease).await;
     for_each_kind(async |kind| {
-        let lock = kind.lock(client, kind.name).owned_by(&Owner::new());
+        let lock = kind.lock(client, kind.name);
         let mut guards = vec![lock.lock().await.unwrap()];
         if kind.reentrant {
-            guards.push(lock.lock().await.unwrap());
+            guards.push(guards[0].reenter().await.unwrap());
         }
         for key in kind.keys(kind.name) {
             bed.command(&["DEL", &key]);
@@ -226,93 +226,6 @@ pub(crate) async fn a_longest_hold_ends_it(bed: Bed) {
             "the old guard frees nothing"
         );
         next.unlock().await.unwrap();
-    })
-    .await;
-}
-
-pub(crate) async fn a_handed_on_hold_is_renewed_and_released_by_its_receiver(bed: Bed) {
-    let lease = bed.lease(300);
-    let (client, elsewhere) = (&bed.client().await, &bed.client_with_lease(lease).await);
-    for_each_kind(async |kind| {
-        if !kind.is_single() {
-            return; // It is never text.
-        }
-        let guard = kind
-            .lock(client, kind.name)
-            .try_lock_now(Lease::Fixed(lease))
-            .await
-            .unwrap();
-        let (owner, token) = (guard.owner().to_owned(), guard.token());
-        let ended = guard.ended();
-        let text = guard.hand_on().unwrap();
-        assert_eq!(ended.await, Ended::HandedOn);
-        let lock = kind.lock(elsewhere, kind.name);
-        let restored = lock.restore(&text).await.unwrap();
-        assert_eq!(
-            restored.owner() == owner,
-            !kind.has_fields(),
-            "the field is a fresh one"
-        );
-        assert_eq!(restored.token().is_some(), token.is_some());
-        assert!(
-            token.is_none() || restored.token() > token,
-            "a higher token"
-        );
-        sleep(lease * 2).await;
-        until_certain(&restored).await;
-        assert!(lock.is_locked().await.unwrap());
-        restored.unlock().await.unwrap();
-        assert!(!are_there(&bed, kind, kind.name).await);
-        assert!(matches!(
-            lock.restore(&text).await,
-            Err(Error::NotOwner { .. })
-        ));
-    })
-    .await;
-}
-
-pub(crate) async fn a_dropped_restore_leaves_nothing(bed: Bed) {
-    for_each_kind(async |kind| {
-        if !kind.is_single() {
-            return; // It is never text.
-        }
-        let client = bed.client().await;
-        let lock = kind.lock(&client, kind.name);
-        // Load the script first, because nobody would send it after the future is dropped.
-        let text = lock.lock().await.unwrap().hand_on().unwrap();
-        lock.restore(&text).await.unwrap().unlock().await.unwrap();
-        for polls in (1..5).cycle().take(40) {
-            let guard = lock.lock().await.unwrap();
-            let text = guard.hand_on().unwrap();
-            let mut restoring = Box::pin(lock.restore(&text));
-            for _ in 0..polls {
-                if restoring.as_mut().now_or_never().is_some() {
-                    break;
-                }
-                // The answer to what was sent has come.
-                sleep(ms(1)).await;
-            }
-            drop(restoring);
-            // If the machine stalls for a moment, the future is passed over, and somebody else
-            // drops it.
-            eventually("free", async || {
-                if client.stats().releases_pending == 0
-                    && let Ok(guard) = lock.restore(&text).await
-                {
-                    // Dropped before it was sent, so the text is still valid.
-                    guard.unlock().await.unwrap();
-                }
-                !lock.is_locked().await.unwrap()
-            })
-            .await;
-            eventually("released", async || client.stats().releases_pending == 0).await;
-            // Everything that was sent has been executed by now, on both lanes.
-            assert!(!lock.is_locked().await.unwrap(), "after {polls} polls");
-            assert!(
-                !are_there(&bed, kind, kind.name).await,
-                "after {polls} polls"
-            );
-        }
     })
     .await;
 }

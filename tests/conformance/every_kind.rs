@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 
 use futures::future::join_all;
-use leasehold::{Ended, Error, Lease, Lock, LossReason, Owner};
+use leasehold::{Ended, Error, Lease, Lock, LossReason};
 use leasehold_testbed::{
     Bed, KINDS, assert_free, assert_lost, eventually, holds, ms, timed, until_certain,
 };
@@ -21,7 +21,6 @@ pub(crate) async fn every_client_sees_a_held_lock(bed: Bed) {
         let lock = kind.lock(client, kind.name);
         let others = [
             kind.lock(client, kind.name),
-            kind.lock(client, kind.name).owned_by(&Owner::new()),
             kind.lock(elsewhere, kind.name),
         ];
         for _ in 0..2 {
@@ -48,10 +47,10 @@ pub(crate) async fn nested_holds_are_counted(bed: Bed) {
         if !kind.reentrant {
             return;
         }
-        let lock = kind.lock(client, kind.name).owned_by(&Owner::new());
+        let lock = kind.lock(client, kind.name);
         let rival = kind.lock(elsewhere, kind.name);
         let outer = lock.try_lock_now(Lease::Renewed).await.unwrap();
-        let inner = lock.try_lock_now(Lease::Renewed).await.unwrap();
+        let inner = outer.reenter().await.unwrap();
         // Each read is a separate hold.
         let nested = if kind.exclusive { 2 } else { 1 };
         assert_eq!((outer.hold_count(), inner.hold_count()), (nested, nested));
@@ -73,18 +72,15 @@ pub(crate) async fn nested_holds_are_counted(bed: Bed) {
 pub(crate) async fn a_second_time_may_be_an_error(bed: Bed) {
     let (client, elsewhere) = (&bed.client().await, &bed.client().await);
     for_each_kind(async |kind| {
-        let owner = Owner::new();
-        let of = |lock: Lock| lock.owned_by(&owner).non_reentrant();
-        let mut lock = of(kind.lock(client, kind.name));
-        let mut second = of(kind.lock(client, kind.name));
+        let lock = kind.lock(client, kind.name).non_reentrant();
+        let second = kind.lock(client, kind.name).non_reentrant();
         let guard = lock.lock().await.unwrap();
-        for lock in [&mut lock, &mut second] {
-            let again = timed("at once", lock.lock()).await.0.unwrap_err();
+        for lock in [&lock, &second] {
+            let again = lock.acquire().within(&guard).into_future();
+            let again = timed("at once", again).await.0.unwrap_err();
             assert!(matches!(again, Error::AlreadyHeld { .. }), "{again}");
-            let again = lock
-                .try_lock(ms(5000), Lease::Fixed(ms(1000)))
-                .await
-                .unwrap_err();
+            let inside = guard.run(lock.try_lock(ms(5000), Lease::Fixed(ms(1000))));
+            let again = inside.await.unwrap().unwrap_err();
             assert!(matches!(again, Error::AlreadyHeld { .. }), "{again}");
         }
         assert_eq!((guard.hold_count(), holds(&lock).await.unwrap()), (1, 1));
@@ -189,11 +185,14 @@ pub(crate) async fn inner_releases_leave_the_lease_alone(bed: Bed) {
         if !kind.reentrant {
             return;
         }
-        let lock = kind.lock(client, kind.name).owned_by(&Owner::new());
+        let lock = kind.lock(client, kind.name);
         let outer = lock.try_lock_now(Lease::Fixed(ms(20_000))).await.unwrap();
         // A shorter or equal lease changes nothing.
-        let second = lock.try_lock_now(Lease::Fixed(ms(9000))).await.unwrap();
-        let third = lock.try_lock_now(Lease::Fixed(ms(20_000))).await.unwrap();
+        let inside = async |lease| {
+            let inner = lock.acquire().lease(Lease::Fixed(ms(lease)));
+            inner.within(&outer).await.unwrap()
+        };
+        let (second, third) = (inside(9000).await, inside(20_000).await);
         let check = async |lock: &Lock| {
             let left = lock.remaining_lease().await.unwrap().unwrap();
             assert!(left > ms(15_000) && left <= ms(20_000), "{left:?}");
@@ -205,37 +204,6 @@ pub(crate) async fn inner_releases_leave_the_lease_alone(bed: Bed) {
         check(&lock).await;
         outer.unlock().await.unwrap();
         assert!(!are_there(&bed, kind, kind.name).await);
-    })
-    .await;
-}
-
-pub(crate) async fn a_lock_of_another_owner_is_not_released(bed: Bed) {
-    let (client, elsewhere) = (&bed.client().await, &bed.client().await);
-    for_each_kind(async |kind| {
-        let other = kind.lock(elsewhere, kind.name);
-        let refused = other.restore("somebody:1").await.unwrap_err();
-        if kind.is_single() && !kind.has_fields() {
-            assert!(matches!(refused, Error::NotOwner { .. }), "{refused}");
-        } else {
-            assert!(matches!(refused, Error::Config(_)), "{refused}");
-        }
-        if !kind.is_single() {
-            return;
-        }
-        let text = kind
-            .lock(client, kind.name)
-            .lock()
-            .await
-            .unwrap()
-            .hand_on()
-            .unwrap();
-        other.restore(&text).await.unwrap().unlock().await.unwrap();
-        let guard = kind.lock(client, kind.name).lock().await.unwrap();
-        let refused = other.restore(&text).await.unwrap_err();
-        assert!(matches!(refused, Error::NotOwner { .. }), "{refused}");
-        guard.check().unwrap();
-        assert!(other.is_locked().await.unwrap());
-        guard.unlock().await.unwrap();
     })
     .await;
 }
@@ -338,58 +306,15 @@ pub(crate) async fn renewal_outlives_a_nested_cycle(bed: Bed) {
         if !kind.reentrant {
             return;
         }
-        let lock = kind.lock(client, kind.name).owned_by(&Owner::new());
+        let lock = kind.lock(client, kind.name);
         let outer = lock.lock().await.unwrap();
-        lock.lock().await.unwrap().unlock().await.unwrap();
+        outer.reenter().await.unwrap().unlock().await.unwrap();
         outer.unlock().await.unwrap();
         let guard = kind.lock(client, kind.name).lock().await.unwrap();
         sleep(lease * 4).await;
         until_certain(&guard).await;
         assert!(are_there(&bed, kind, kind.name).await);
         guard.unlock().await.unwrap();
-    })
-    .await;
-}
-
-pub(crate) async fn futures_of_one_owner_share_what_they_wait_for(bed: Bed) {
-    for_each_exclusive_kind(async |kind| {
-        let (client, elsewhere) = (bed.client().await, bed.client().await);
-        let rival = kind.lock(&elsewhere, kind.name).lock().await.unwrap();
-        let owner = Owner::new();
-        let takings: Vec<_> = (0..3)
-            .map(|_| {
-                let lock = kind.lock(&client, kind.name).owned_by(&owner);
-                tokio::spawn(async move { lock.lock().await })
-            })
-            .collect();
-        wait(&client, kind, 3).await;
-        rival.unlock().await.unwrap();
-        let mut guards = Vec::new();
-        for taking in takings {
-            match timed("together", taking).await.0.unwrap() {
-                Ok(guard) => guards.push(guard),
-                Err(error) => assert!(matches!(error, Error::AlreadyHeld { .. }), "{error}"),
-            }
-        }
-        let expected = if kind.reentrant { 3 } else { 1 };
-        assert_eq!(guards.len(), expected);
-        for count in guards.iter().map(|guard| guard.hold_count() as usize) {
-            // A member that a busy server left out of one grant of a quorum counts only for the
-            // other grants.
-            let left_out = kind.quorum && !bed.is_embedded() && count > 0;
-            assert!(count == expected || left_out && count < expected, "{count}");
-        }
-        drop(guards);
-        eventually("free", async || {
-            client.stats().releases_pending == 0 && !are_there(&bed, kind, kind.name).await
-        })
-        .await;
-        // Acquisitions that bypassed the queue leave no place in it.
-        let next = kind
-            .lock(&elsewhere, kind.name)
-            .try_lock_now(Lease::Fixed(ms(5000)))
-            .await;
-        next.unwrap().unlock().await.unwrap();
     })
     .await;
 }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold::{Client, Error, Lease, LockGuard, Owner};
-use leasehold_testbed::{Bed, assert_free, eventually, in_turns, ms, timed, waiting};
+use leasehold::{Client, Error, Lease, LockGuard};
+use leasehold_testbed::{Bed, assert_free, eventually, in_turns, ms, timed};
 use parking_lot::Mutex;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
@@ -86,71 +86,6 @@ pub(crate) async fn waiters_of_all_clients_are_served_in_order(bed: Bed) {
     }
     assert_eq!(*served.lock(), (0..12).collect::<Vec<_>>());
     assert!(clients.iter().all(|client| client.stats().handed_over == 0));
-    nothing_is_left(&bed).await;
-}
-
-pub(crate) async fn leases_that_end_pass_it_on_in_order(bed: Bed) {
-    let (one, other) = (bed.client().await, bed.client().await);
-    // Long enough that the reply arrives before the lease ends; otherwise the waiter asks again.
-    let lease = if bed.is_embedded() {
-        ms(1000)
-    } else {
-        ms(3000)
-    };
-    one.fair_lock("x")
-        .try_lock_now(Lease::Fixed(lease))
-        .await
-        .unwrap()
-        .forget();
-    let served = Arc::new(Mutex::new(Vec::new()));
-    let mut tasks = Vec::new();
-    let start = Instant::now();
-    for number in 0..6 {
-        let client = if number % 2 == 0 { &one } else { &other };
-        let (lock, served) = (client.fair_lock("x"), served.clone());
-        tasks.push(tokio::spawn(async move {
-            let guard = lock
-                .try_lock(ms(60_000), Lease::Fixed(lease))
-                .await
-                .unwrap();
-            served.lock().push(number);
-            // Nobody unlocks.
-            guard.forget();
-        }));
-        let served = |client: &Client| client.stats().acquired_after_waiting;
-        eventually("queued or served", async || {
-            queue(&bed).len() as u64 + served(&one) + served(&other) > number
-        })
-        .await;
-    }
-    for task in tasks {
-        in_turns("all served", task).await.unwrap();
-    }
-    assert_eq!(*served.lock(), (0..6).collect::<Vec<_>>());
-    let took = start.elapsed();
-    assert!(took < lease * 6 + bed.late(400), "{took:?}");
-    nothing_is_left(&bed).await;
-}
-
-pub(crate) async fn a_crowd_is_served(bed: Bed) {
-    let clients = [bed.client().await, bed.client().await];
-    let guard = clients[0].fair_lock("x").lock().await.unwrap();
-    let tasks: Vec<_> = (0..100)
-        .map(|number| {
-            let lock = clients[number % 2].fair_lock("x");
-            tokio::spawn(async move {
-                lock.try_lock(ms(60_000), Lease::Fixed(ms(5000)))
-                    .await?
-                    .unlock()
-                    .await
-            })
-        })
-        .collect();
-    eventually("all in the queue", async || queue(&bed).len() == 100).await;
-    guard.unlock().await.unwrap();
-    for task in tasks {
-        in_turns("all served", task).await.unwrap().unwrap();
-    }
     nothing_is_left(&bed).await;
 }
 
@@ -333,20 +268,6 @@ pub(crate) async fn a_waiter_that_timed_out_in_doubt_has_left_the_queue(bed: Bed
     nothing_is_left(&bed).await;
 }
 
-pub(crate) async fn a_holder_re_enters_past_the_queue(bed: Bed) {
-    let (one, other) = (bed.client().await, bed.client().await);
-    let lock = one.fair_lock("x").owned_by(&Owner::new());
-    let outer = lock.lock().await.unwrap();
-    let next = queued(&bed, &other).await;
-    let inner = timed("at once", lock.lock()).await.0.unwrap();
-    assert_eq!((inner.hold_count(), queue(&bed).len()), (2, 1));
-    inner.unlock().await.unwrap();
-    assert!(!next.is_finished());
-    outer.unlock().await.unwrap();
-    served("granted", next).await.0.unlock().await.unwrap();
-    nothing_is_left(&bed).await;
-}
-
 pub(crate) async fn a_forced_release_notifies_the_head_of_the_queue(bed: Bed) {
     let (one, other) = (bed.client_without_polls().await, bed.client().await);
     let guard = one.fair_lock("x").lock().await.unwrap();
@@ -363,29 +284,6 @@ pub(crate) async fn a_forced_release_notifies_the_head_of_the_queue(bed: Bed) {
     assert!(matches!(guard.unlock().await, Err(Error::Lost { .. })));
     next.unlock().await.unwrap();
     served("the second", second).await.0.unlock().await.unwrap();
-}
-
-pub(crate) async fn a_client_that_ends_leaves_the_queue(bed: Bed) {
-    let (one, other) = (bed.client().await, bed.client().await);
-    let guard = one.fair_lock("x").lock().await.unwrap();
-    let gone = [queued(&bed, &other).await, queued(&bed, &other).await];
-    let next = queued(&bed, &one).await;
-    waiting(&other, 2).await;
-    other.shutdown(ms(5000)).await.unwrap();
-    for taking in gone {
-        assert!(matches!(
-            timed("ended", taking).await.0.unwrap(),
-            Err(Error::Closed)
-        ));
-    }
-    assert_eq!(
-        queue(&bed).len(),
-        1,
-        "its places are gone when it has ended"
-    );
-    guard.unlock().await.unwrap();
-    served("granted", next).await.0.unlock().await.unwrap();
-    nothing_is_left(&bed).await;
 }
 
 pub(crate) async fn the_queue_is_called_after_the_prefixed_name(bed: Bed) {

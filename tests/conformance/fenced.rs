@@ -47,15 +47,6 @@ pub(crate) async fn every_way_in_takes_the_next_token(bed: Bed) {
         .unwrap();
     next(&guard);
     guard.unlock().await.unwrap();
-    // A restored hold gets a token of its own.
-    let lock: leasehold::Lock = one.fenced_lock("x").into();
-    let guard = lock.lock().await.unwrap();
-    next(&guard);
-    let text = guard.hand_on().unwrap();
-    let lock: leasehold::Lock = other.fenced_lock("x").into();
-    let guard = lock.restore(&text).await.unwrap();
-    next(&guard);
-    guard.unlock().await.unwrap();
     assert_eq!(one.stats().handed_over, 0, "each needs a token of its own");
 }
 
@@ -82,14 +73,7 @@ pub(crate) async fn a_nested_section_has_the_token_of_the_outer_one(bed: Bed) {
             .unwrap();
     }
     assert_eq!(bed.command(&["GET", COUNTER]), "1");
-    let token = outer.token();
-    let text = outer.hand_on().unwrap();
-    let restored = lock.restore(&text).await.unwrap();
-    assert!(
-        restored.token() > token,
-        "whoever had it before is refused by the resource"
-    );
-    restored.unlock().await.unwrap();
+    outer.unlock().await.unwrap();
     assert!(client.lock("plain").lock().await.unwrap().token().is_none());
 }
 
@@ -147,13 +131,10 @@ pub(crate) async fn tokens_are_exact_as_far_as_the_counter_goes(bed: Bed) {
     first.unlock().await.unwrap();
     let second = timed("taken over", taking).await.0.unwrap().unwrap();
     assert_eq!(token(&second), other);
-    let text = second.hand_on().unwrap();
+    second.unlock().await.unwrap();
     let lock = client.fenced_lock("x");
-    let restored = lock.restore(&text).await.unwrap();
-    assert_eq!(token(&restored), other + 1);
-    restored.unlock().await.unwrap();
     let third = lock.lock().await.unwrap();
-    assert_eq!(token(&third), other + 2);
+    assert_eq!(token(&third), other + 1);
     third.unlock().await.unwrap();
 
     bed.command(&["SET", COUNTER, &(i64::MAX - 1).to_string()]);
@@ -187,100 +168,6 @@ pub(crate) async fn a_counter_that_gives_no_token_leaves_nothing_behind(bed: Bed
     lock.lock().await.unwrap().unlock().await.unwrap();
 }
 
-pub(crate) async fn a_resource_takes_the_last_token_and_later_ones(bed: Bed) {
-    const VALUE: &str = "value";
-    const FENCE: &str = "leasehold_fence:{value}";
-    let client = bed.client().await;
-    let set = async |token: i64, value: &str| {
-        client
-            .set_fenced(VALUE, FencingToken::from_value(token), value)
-            .await
-    };
-    let big = 1_i64 << 53;
-    let tokens = [
-        1,
-        2,
-        9,
-        10,
-        11,
-        100,
-        big,
-        big + 1,
-        big + 2,
-        i64::MAX - 1,
-        i64::MAX,
-    ];
-    for (number, token) in tokens.into_iter().enumerate() {
-        for value in ["a", "b"] {
-            set(token, value).await.unwrap();
-            assert_eq!(bed.command(&["GET", VALUE]), value);
-        }
-        for earlier in &tokens[..number] {
-            let stale = set(*earlier, "stale").await.unwrap_err();
-            let told = matches!(&stale, Error::StaleToken { key, .. } if &**key == VALUE);
-            assert!(told, "{earlier} after {token}: {stale}");
-        }
-        assert_eq!(bed.command(&["GET", VALUE]), "b");
-        assert_eq!(bed.command(&["GET", FENCE]), token.to_string());
-    }
-    // Another key in the same slot is another resource.
-    let tagged = client
-        .set_fenced("{value}", FencingToken::from_value(1), "first")
-        .await;
-    tagged.unwrap();
-    assert_eq!(bed.command(&["GET", "leasehold_fence::{value}"]), "1");
-    // A value that is not a token refuses everybody.
-    for fence in ["a word", "", "1.5", " 1"] {
-        bed.command(&["SET", FENCE, fence]);
-        let refused = set(i64::MAX, "stale").await.unwrap_err();
-        assert!(matches!(refused, Error::Protocol { .. }), "{refused}");
-        assert_eq!(bed.command(&["GET", VALUE]), "b");
-    }
-}
-
-fn token(number: i64) -> FencingToken {
-    FencingToken::from_value(number)
-}
-
-pub(crate) async fn a_read_shuts_earlier_tokens_out(bed: Bed) {
-    let (one, other) = (bed.client().await, bed.client().await);
-    let (slow, quick) = (one.fenced_value("value"), other.fenced_value("value"));
-    assert_eq!(slow.get(token(1)).await.unwrap(), None);
-    slow.set(token(1), "first").await.unwrap();
-    assert_eq!(quick.get(token(2)).await.unwrap().as_deref(), Some("first"));
-    // The slow one comes back after the quick one has read.
-    for stale in [
-        slow.get(token(1)).await.map(drop),
-        slow.set(token(1), "late").await,
-        one.set_fenced("value", token(1), "late").await,
-    ] {
-        let told = matches!(&stale, Err(Error::StaleToken { key, .. }) if &**key == "value");
-        assert!(told, "{stale:?}");
-    }
-    for value in ["", "second", "ä\r\n"] {
-        quick.set(token(2), value).await.unwrap();
-        assert_eq!(quick.get(token(2)).await.unwrap().as_deref(), Some(value));
-    }
-    assert_eq!(
-        (bed.left("value"), bed.left("leasehold_fence:{value}")),
-        (-1, -1)
-    );
-    // A value of another type, and one that is no token, are refused and stay.
-    bed.command(&["HSET", "hash", "f", "v"]);
-    let refused = one.fenced_value("hash").get(token(1)).await;
-    assert!(
-        matches!(refused, Err(Error::Protocol { .. })),
-        "{refused:?}"
-    );
-    assert!(!bed.exists("leasehold_fence:{hash}"));
-    bed.command(&["SET", "leasehold_fence:{value}", "a word"]);
-    let refused = one.fenced_value("value").get(token(9)).await;
-    assert!(
-        matches!(refused, Err(Error::Protocol { .. })),
-        "{refused:?}"
-    );
-}
-
 /// The strings of the crates for services.
 pub(crate) async fn a_text_is_kept_once(bed: Bed) {
     let (one, other) = (bed.client().await, bed.client().await);
@@ -308,47 +195,4 @@ pub(crate) async fn a_text_is_kept_once(bed: Bed) {
         let refused = one.keep("text", "text", never).await;
         assert!(matches!(refused, Err(Error::Config(_))), "{refused:?}");
     }
-}
-
-pub(crate) async fn a_value_and_its_highest_token_expire_together(bed: Bed) {
-    const FENCE: &str = "leasehold_fence:{value}";
-    let client = bed.client().await;
-    let (long, brief) = (ms(100_000), ms(50_000));
-    let value = client.fenced_value("value");
-    let (kept, briefly) = (
-        value.clone().with_keep(long),
-        value.clone().with_keep(brief),
-    );
-    let within = |key: &str, longest: Duration| {
-        let left = bed.left(key);
-        let longest = i64::try_from(longest.as_millis()).unwrap();
-        assert!(
-            (longest - 30_000..=longest).contains(&left),
-            "{key}: {left}"
-        );
-    };
-    // A read without a value remembers the token for as long.
-    assert_eq!(kept.get(token(1)).await.unwrap(), None);
-    within(FENCE, long);
-    // The token of a value never expires before the value, whoever reads it.
-    kept.set(token(1), "first").await.unwrap();
-    for reader in [&briefly, &value] {
-        reader.get(token(2)).await.unwrap();
-        within("value", long);
-        within(FENCE, long);
-    }
-    briefly.set(token(2), "second").await.unwrap();
-    within("value", brief);
-    within(FENCE, brief);
-    kept.get(token(2)).await.unwrap();
-    within("value", brief);
-    within(FENCE, long);
-    // One that was set for ever stays.
-    value.set(token(2), "third").await.unwrap();
-    kept.get(token(3)).await.unwrap();
-    assert_eq!((bed.left("value"), bed.left(FENCE)), (-1, -1));
-    let passing = value.with_keep(ms(20));
-    passing.set(token(3), "last").await.unwrap();
-    bed.until_gone("value").await;
-    bed.until_gone(FENCE).await;
 }

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use leasehold::test_util::{Delay, Faults, LinkControl};
-use leasehold::{EmbeddedRedis, Error, Lease, LockGuard, Owner};
+use leasehold::{EmbeddedRedis, Error, Lease, LockGuard};
 use leasehold_testbed::{KINDS, eventually, ms, release};
 
 /// Longer than any of these tests, so that a hold left behind is noticed.
@@ -98,24 +98,6 @@ async fn permits_with_an_odd_reply_are_given_back() {
     .await;
 }
 
-/// The call renames one field to another: neither may stay.
-#[tokio::test(start_paused = true)]
-async fn a_take_over_with_an_odd_reply_is_given_back() {
-    for kind in KINDS.iter().filter(|kind| kind.has_fields()) {
-        let redis = EmbeddedRedis::new();
-        let (client, other) = (redis.client(), redis.client());
-        let link = redis.links().remove(0);
-        let owners = || format!("{:?}", redis.command(&["HKEYS", "x"]));
-        let guard = kind.lock(&other, "x").try_lock_now(LEASE).await.unwrap();
-        let (text, before) = (guard.hand_on().unwrap(), owners());
-        let lock = kind.lock(&client, "x");
-        let applied = async || owners() != before;
-        let restored = tokio::join!(lock.restore(&text), garbled_until(&link, applied)).0;
-        not_understood(kind.name, restored);
-        nothing_is_left(kind.name, &redis).await;
-    }
-}
-
 /// A raised count is lowered again, and a release is repeated.
 #[tokio::test(start_paused = true)]
 async fn a_hold_outlives_odd_replies_and_ends_all_the_same() {
@@ -126,12 +108,12 @@ async fn a_hold_outlives_odd_replies_and_ends_all_the_same() {
         let redis = EmbeddedRedis::new();
         let client = redis.client();
         let link = redis.links().remove(0);
-        let lock = kind.lock(&client, "x").owned_by(&Owner::new());
+        let lock = kind.lock(&client, "x");
         let outer = lock.try_lock_now(LEASE).await.unwrap();
         if kind.exclusive {
             let count = || redis.command(&["HGET", "x", outer.owner()]).unwrap();
             let once = count();
-            let inner = lock.try_lock(ms(5000), LEASE);
+            let inner = outer.reenter();
             not_understood(
                 kind.name,
                 tokio::join!(inner, garbled_until(&link, async || count() != once)).0,

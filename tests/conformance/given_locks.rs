@@ -439,7 +439,7 @@ async fn taken_by(number: usize, taking: Taking) -> (usize, LockGuard) {
     (number, taking.await.unwrap().unwrap())
 }
 
-/// A re-entry and a restored hold keep the waiters beside the lock.
+/// A re-entry keeps the waiters beside the lock.
 pub(crate) async fn the_list_stays_with_the_hold(bed: Bed) {
     if bed.is_cluster() {
         return;
@@ -454,9 +454,6 @@ pub(crate) async fn the_list_stays_with_the_hold(bed: Bed) {
     inner.unlock().await.unwrap();
     let lowered = async || bed.count("x", guard.owner()) == 1;
     eventually("lowered", lowered).await;
-    assert!(is_listed());
-    let text = guard.hand_on().unwrap();
-    let guard = one.lock("x").restore(&text).await.unwrap();
     assert!(is_listed());
     guard.unlock().await.unwrap();
     served("the next", next).await.unlock().await.unwrap();

@@ -6,9 +6,9 @@ use std::task::Poll;
 use std::time::Duration;
 
 use futures::FutureExt;
-use leasehold::{Client, ConfigError, Ended, Error, HoldState, Lease, Lock, LossReason};
-use leasehold_testbed::{Bed, SOON, assert_lost, eventually, ms, timed, until_certain, waiting};
-use tokio::time::{Instant, sleep};
+use leasehold::{Client, Ended, Error, HoldState, Lease, Lock, LossReason};
+use leasehold_testbed::{Bed, SOON, assert_lost, eventually, forget, ms, timed, until_certain};
+use tokio::time::sleep;
 
 pub(crate) async fn unlock_reports_and_frees(bed: Bed) {
     let client = bed.client().await;
@@ -161,129 +161,26 @@ pub(crate) async fn a_hold_released_in_time_is_never_reported_lost(bed: Bed) {
     }
 }
 
-pub(crate) async fn max_hold_ends_a_hold(bed: Bed) {
-    let client = bed.client_with_lease(bed.lease(300)).await;
-    let lock = client.lock("x");
-    let start = Instant::now();
-    let guard = lock.acquire().max_hold(bed.lease(700)).await.unwrap();
-    let (ended, _) = timed("it ends", guard.ended()).await;
-    let took = start.elapsed();
-    assert_eq!(ended, Ended::Lost(LossReason::MaxHold));
-    assert!(
-        took > bed.lease(600) && took < bed.lease(700) + bed.late(200),
-        "{took:?}"
-    );
-    bed.until_gone("x").await;
-    // A leaked guard cannot keep the lock either.
-    std::mem::forget(lock.acquire().max_hold(bed.span(400)).await.unwrap());
-    let (next, took) = timed("free again", client.lock("x").lock()).await;
-    next.unwrap().unlock().await.unwrap();
-    assert!(took < bed.span(400) + bed.late(300), "{took:?}");
-}
-
-pub(crate) async fn a_forgotten_guard_leaves_the_lock_to_its_lease(bed: Bed) {
-    let client = bed.client_with_lease(bed.lease(400)).await;
-    let start = Instant::now();
-    client.lock("x").lock().await.unwrap().forget();
-    assert_eq!((client.stats().holds, client.stats().local_queues), (0, 0));
-    assert!(bed.exists("x"));
-    bed.until_gone("x").await;
-    let took = start.elapsed();
-    assert!(
-        took > bed.lease(300) && took < bed.lease(400) + bed.late(200),
-        "not renewed: {took:?}"
-    );
-}
-
-pub(crate) async fn a_text_moves_a_hold_to_another_client(bed: Bed) {
+pub(crate) async fn an_owner_moves_a_hold_to_another_client(bed: Bed) {
     let (a, b) = (
         bed.client().await,
         bed.client_with_lease(bed.lease(300)).await,
     );
-    let guard = a.lock("x").lock().await.unwrap();
-    let (owner, ended) = (guard.owner().to_owned(), guard.ended());
-    let text = guard.hand_on().unwrap();
-    assert_eq!((a.stats().holds, ended.await), (0, Ended::HandedOn));
-    assert_eq!(bed.count("x", &owner), 1, "it is held all the while");
-    let restored = b.lock("x").restore(&text).await.unwrap();
-    assert_eq!(bed.number(&["HLEN", "x"]), 1);
-    assert_eq!(bed.count("x", restored.owner()), 1);
-    assert_ne!(restored.owner(), owner, "nobody else can be its owner");
+    let guard = a.string_lock("x").lock().await.unwrap();
+    let ended = guard.ended();
+    let owner = forget(guard);
+    assert_eq!((a.stats().holds, ended.await), (0, Ended::Forgotten));
+    assert_eq!(
+        bed.command(&["GET", "x"]),
+        &*owner,
+        "it is held all the while"
+    );
+    let restored = b.string_lock("x").restore(&owner).await.unwrap();
+    assert_eq!(restored.owner(), owner);
     sleep(bed.lease(500)).await;
     until_certain(&restored).await; // Renewed here.
     restored.unlock().await.unwrap();
     assert!(!bed.exists("x"));
-}
-
-pub(crate) async fn a_text_of_an_ended_hold_is_refused(bed: Bed) {
-    let client = bed.client().await;
-    let lock = client.lock("x");
-    let text = lock.lock().await.unwrap().hand_on().unwrap();
-    bed.command(&["DEL", "x"]);
-    let error = lock.restore(&text).await.unwrap_err();
-    assert!(matches!(error, Error::NotOwner { .. }), "{error}");
-    assert!(!bed.exists("x"));
-    // A text that nobody restores in time leaves the lock free.
-    let short = Lease::Fixed(bed.lease(200));
-    let text = lock.try_lock_now(short).await.unwrap().hand_on().unwrap();
-    let next = timed("free", client.lock("x").lock()).await.0.unwrap();
-    let error = lock.restore(&text).await.unwrap_err();
-    assert!(matches!(error, Error::NotOwner { .. }), "{error}");
-    next.unlock().await.unwrap();
-}
-
-pub(crate) async fn one_of_several_guards_is_not_handed_on(bed: Bed) {
-    let client = bed.client().await;
-    let outer = client.lock("x").lock().await.unwrap();
-    let refused = outer.reenter().await.unwrap().hand_on().unwrap_err();
-    assert!(
-        matches!(refused, Error::Config(ConfigError::OtherGuards { .. })),
-        "{refused}"
-    );
-    assert_eq!(outer.hold_count(), 1);
-    let counted = async || bed.count("x", outer.owner()) == 1;
-    eventually("released", counted).await;
-    bed.command(&["DEL", "x"]);
-    outer.extend(ms(1000)).await.unwrap_err();
-    let refused = outer.hand_on().unwrap_err();
-    assert!(matches!(refused, Error::Lost { .. }), "{refused}");
-}
-
-pub(crate) async fn shutdown_releases_and_wakes_everybody(bed: Bed) {
-    let (client, rival) = (bed.client().await, bed.client().await);
-    let _held_elsewhere = rival.lock("theirs").lock().await.unwrap();
-    let mut guards = Vec::new();
-    for number in 0..50 {
-        guards.push(client.lock(format!("mine:{number}")).lock().await.unwrap());
-    }
-    let mut tasks = Vec::new();
-    for number in 0..30 {
-        // Contenders, waiters behind a contender, and waiters behind this client's own holds.
-        let name = if number < 10 {
-            "theirs".to_owned()
-        } else {
-            format!("mine:{number}")
-        };
-        let lock = client.lock(name);
-        tasks.push(tokio::spawn(async move { lock.lock().await }));
-    }
-    waiting(&client, 30).await;
-    let ((), took) = timed("shut down", async {
-        client.shutdown(ms(5000)).await.unwrap();
-    })
-    .await;
-    assert!(took < bed.late(2000), "{took:?}");
-    for task in tasks {
-        let ended = timed("woken", task).await.0.unwrap();
-        assert!(matches!(ended, Err(Error::Closed)), "{ended:?}");
-    }
-    for guard in guards {
-        assert_lost(&guard.check().unwrap_err(), LossReason::Closed);
-        assert!(!bed.exists(guard.name()));
-    }
-    let closed = client.lock("x").lock().await.unwrap_err();
-    assert!(matches!(closed, Error::Closed), "{closed}");
-    client.shutdown(ms(1000)).await.unwrap();
 }
 
 pub(crate) async fn a_client_that_is_dropped_releases(bed: Bed) {
@@ -327,24 +224,4 @@ pub(crate) async fn finished_acquisitions_leave_nothing_behind(bed: Bed) {
         (client.stats().lost, client.stats().releases_failed),
         (0, 0)
     );
-}
-
-pub(crate) async fn a_text_that_was_given_away_is_not_the_next_holders(bed: Bed) {
-    let client = bed.client_with_long_streaks().await;
-    let mut locks = [
-        client.string_lock("x"),
-        client.string_lock("x"),
-        client.string_lock("x"),
-    ];
-    let [first, second, thief] = &mut locks;
-    let held = first.lock().await.unwrap();
-    let text = held.owner().to_owned();
-    let (next, ()) = tokio::join!(timed("granted", second.lock()), async {
-        waiting(&client, 1).await;
-        held.unlock().await.unwrap();
-    });
-    let next = next.0.unwrap();
-    let refused = thief.restore(&text).await.unwrap_err();
-    assert!(matches!(refused, Error::NotOwner { .. }), "{refused}");
-    next.unlock().await.unwrap();
 }

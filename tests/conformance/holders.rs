@@ -33,18 +33,6 @@ pub(crate) async fn permits_of_a_dead_client_come_back(bed: Bed) {
     .await;
 }
 
-pub(crate) async fn permits_are_renewed_while_they_are_held(bed: Bed) {
-    let lease = bed.lease(300);
-    let client = bed.client_with_lease(lease).await;
-    let semaphore = set(&client, "s", 2).await;
-    let held = semaphore.acquire(2).await.unwrap();
-    sleep(2 * lease).await;
-    held.guard().unwrap().check().unwrap();
-    assert_eq!(semaphore.available().await.unwrap(), 0);
-    held.release().await.unwrap();
-    assert_eq!(semaphore.available().await.unwrap(), 2);
-}
-
 pub(crate) async fn a_stolen_permit_is_reported_lost(bed: Bed) {
     let client = bed.client_with_lease(bed.lease(300)).await;
     let semaphore = set(&client, "s", 1).await;
@@ -94,20 +82,6 @@ pub(crate) async fn a_forgotten_permit_comes_back_by_no_lease(bed: Bed) {
     assert_eq!(semaphore.available().await.unwrap(), 0);
     semaphore.add_permits(1).await.unwrap();
     assert_eq!(semaphore.available().await.unwrap(), 1);
-}
-
-pub(crate) async fn a_great_number_of_dead_holds_comes_back_in_one_call(bed: Bed) {
-    const DEAD: usize = 20_000;
-    let client = bed.client().await;
-    let semaphore = set(&client, "s", 0).await;
-    let members: Vec<_> = (0..DEAD).map(|number| format!("dead:{number}:2")).collect();
-    let mut words = vec!["ZADD", "leasehold_semaphore:{s}"];
-    words.extend(members.iter().flat_map(|member| ["1", member.as_str()]));
-    assert_eq!(bed.number(&words), 20_000);
-    let before = client.stats().calls;
-    assert_eq!(semaphore.available().await.unwrap(), 40_000);
-    assert_eq!(client.stats().calls - before, 1);
-    assert!(!bed.exists("leasehold_semaphore:{s}"));
 }
 
 /// Loads the scripts, so that a call whose reply is lost was executed.

@@ -7,7 +7,7 @@ use futures::future::join_all;
 use leasehold::{Client, CountDownLatch, Error};
 use leasehold_testbed::{Bed, connected, eventually, ms, timed, waiting};
 use tokio::task::JoinHandle;
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
 
 use crate::faulty_connection::FaultyConnection;
 use crate::semaphores::{in_vain, while_waiting};
@@ -31,31 +31,6 @@ async fn all_go(waiters: Vec<JoinHandle<Result<(), Error>>>) -> Duration {
         done.unwrap().unwrap();
     }
     took
-}
-
-pub(crate) async fn a_timed_wait_sees_what_comes_in_time(bed: Bed) {
-    let (one, other) = (bed.client().await, bed.client().await);
-    let (latch, waiter) = (set(&one, 1).await, other.count_down_latch("l"));
-    let start = Instant::now();
-    let opened = while_waiting(&other, 1, waiter.wait(bed.lease(250)), async {
-        sleep(bed.span(150)).await;
-        assert_eq!(latch.count_down().await.unwrap(), 0);
-    });
-    opened.await.unwrap();
-    assert!(start.elapsed() >= bed.span(150));
-    if bed.is_embedded() {
-        assert!(start.elapsed() < ms(160), "{:?}", start.elapsed());
-    }
-}
-
-pub(crate) async fn a_timed_wait_ends_before_what_comes_late(bed: Bed) {
-    let (one, other) = (bed.client().await, bed.client().await);
-    let (latch, waiter) = (set(&one, 1).await, other.count_down_latch("l"));
-    let start = Instant::now();
-    in_vain(async || waiter.wait(bed.span(100)).await).await;
-    assert!(start.elapsed() >= bed.span(100));
-    latch.count_down().await.unwrap();
-    waiter.wait(Duration::ZERO).await.unwrap();
 }
 
 pub(crate) async fn a_latch_can_be_awaited(bed: Bed) {
@@ -84,33 +59,6 @@ pub(crate) async fn all_waiters_go_at_zero(bed: Bed) {
     }
     all_go(tasks).await;
     assert_eq!(bed.number(&["EXISTS", "l"]), 0);
-}
-
-pub(crate) async fn as_many_waiters_as_count_downs(bed: Bed) {
-    const MANY: u32 = 60;
-    let clients = [bed.client().await, bed.client().await];
-    let latch = set(&clients[0], MANY).await;
-    let tasks: Vec<_> = clients
-        .iter()
-        .flat_map(|client| waiters(client, MANY / 2))
-        .collect();
-    let downs = (0..MANY).map(|number| {
-        let latch = clients[number as usize % 2].count_down_latch("l");
-        tokio::spawn(async move { latch.count_down().await })
-    });
-    let mut left: Vec<i64> = join_all(downs)
-        .await
-        .into_iter()
-        .map(|done| done.unwrap().unwrap())
-        .collect();
-    left.sort_unstable();
-    assert_eq!(
-        left,
-        (0..i64::from(MANY)).collect::<Vec<_>>(),
-        "each counted once"
-    );
-    all_go(tasks).await;
-    assert_eq!(latch.count().await.unwrap(), 0);
 }
 
 pub(crate) async fn a_count_never_falls_below_zero(bed: Bed) {
@@ -235,30 +183,6 @@ pub(crate) async fn a_message_does_not_open_a_latch(bed: Bed) {
     all_go(tasks).await;
 }
 
-pub(crate) async fn a_latch_that_vanishes_is_open(bed: Bed) {
-    let client = bed.builder().safety_poll(ms(200)).connect().await.unwrap();
-    drop(set(&client, 3).await);
-    let tasks = waiters(&client, 2);
-    waiting(&client, 2).await;
-    // Evicted, flushed or restarted empty: no message is sent.
-    bed.command(&["DEL", "l"]);
-    all_go(tasks).await;
-}
-
-pub(crate) async fn a_waiter_that_gives_up_leaves_the_others_waiting(bed: Bed) {
-    let (one, other) = (bed.client().await, bed.client().await);
-    let latch = set(&one, 1).await;
-    let mut tasks = waiters(&other, 3);
-    waiting(&other, 3).await;
-    // The contender, and a waiter behind it.
-    tasks.remove(0).abort();
-    waiting(&other, 2).await;
-    in_vain(async || other.count_down_latch("l").wait(ms(20)).await).await;
-    latch.count_down().await.unwrap();
-    all_go(tasks).await;
-    eventually("nobody listens", async || other.stats().listeners == 0).await;
-}
-
 pub(crate) async fn a_front_that_nobody_polls_hides_nothing(bed: Bed) {
     let (one, other) = (bed.client().await, bed.client().await);
     let latch = set(&one, 1).await;
@@ -280,18 +204,6 @@ pub(crate) async fn a_front_that_nobody_polls_hides_nothing(bed: Bed) {
     timed("the front goes", front).await.0.unwrap();
     assert_eq!(other.stats().timed_out, 0);
     eventually("nobody is left", async || other.stats().local_queues == 0).await;
-}
-
-pub(crate) async fn shutdown_ends_the_wait(bed: Bed) {
-    let (one, other) = (bed.client().await, bed.client().await);
-    drop(set(&one, 1).await);
-    let tasks = waiters(&other, 3);
-    waiting(&other, 3).await;
-    other.shutdown(ms(5000)).await.unwrap();
-    for task in tasks {
-        let ended = timed("ended", task).await.0.unwrap();
-        assert!(matches!(ended, Err(Error::Closed)), "{ended:?}");
-    }
 }
 
 /// A first call that is stuck in an old connection may still come.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures::future::try_join_all;
 use leasehold::inspect::{LockInfo, LockKind};
-use leasehold::{Error, Guard, Lease, Lock, LockGuard, Owner};
+use leasehold::{Error, Guard, Lease, Lock, LockGuard};
 use leasehold_testbed::{Bed, connected, eventually};
 use tokio::task::JoinSet;
 
@@ -167,18 +167,24 @@ async fn held<G: Guard>(lock: &Lock<G>, lease: u64) -> G {
     lock.try_lock(ONCE, lease).await.unwrap()
 }
 
+/// Two guards of one hold.
+async fn held_twice(lock: &Lock, lease: u64) -> [LockGuard; 2] {
+    let outer = held(lock, lease).await;
+    let again = lock.acquire().lease(Lease::Fixed(seconds(lease)));
+    let inner = again.within(&outer).await.unwrap();
+    [outer, inner]
+}
+
 pub(crate) async fn every_kind_is_listed_as_what_it_is(bed: Bed) {
     let (client, other) = (bed.client().await, bed.client().await);
-    let owner = Owner::new();
-    let plain = client.lock("list:plain").owned_by(&owner);
-    let plain = [held(&plain, 20).await, held(&plain, 20).await];
+    let plain = held_twice(&client.lock("list:plain"), 20).await;
     let fair = held(&client.fair_lock("list:fair"), 40).await;
-    let fenced = client.fenced_lock("list:fenced").owned_by(&owner);
-    let fenced = [held(&fenced, 60).await, held(&fenced, 60).await];
+    let fenced: Lock = client.fenced_lock("list:fenced").into();
+    let fenced = held_twice(&fenced, 60).await;
     let spin = held(&client.spin_lock("list:spin"), 80).await;
     let alone = held(&client.lock("list:alone").non_reentrant(), 100).await;
-    let both = client.read_write_lock("list:write").owned_by(&owner);
-    let write = [held(both.write(), 120).await, held(both.write(), 120).await];
+    let both = client.read_write_lock("list:write");
+    let write = held_twice(both.write(), 120).await;
     let (one, two) = (
         client.read_write_lock("list:read"),
         other.read_write_lock("list:read"),

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use leasehold::{Client, ConfigError, Error, HoldState, Lease, Lock, Owner};
+use leasehold::{Client, ConfigError, Error, HoldState, Lease, Lock};
 use leasehold_testbed::{Bed, eventually, ms, take_and_release, timed, until_certain, waiting};
 use tokio::time::{Instant, sleep};
 
@@ -109,21 +109,9 @@ pub(crate) async fn a_hold_passes_to_no_shorter_lease(bed: Bed) {
 pub(crate) async fn a_nested_lease_does_not_shorten_renewals(bed: Bed) {
     let client = bed.client().await;
     let (long, short) = (bed.lease(1000), bed.lease(300));
-    let owner = Owner::new();
-    let outer = client
-        .lock("x")
-        .with_lease(long)
-        .owned_by(&owner)
-        .lock()
-        .await
-        .unwrap();
-    let inner = client
-        .lock("x")
-        .with_lease(short)
-        .owned_by(&owner)
-        .lock()
-        .await
-        .unwrap();
+    let outer = client.lock("x").with_lease(long).lock().await.unwrap();
+    let brief = client.lock("x").with_lease(short);
+    let inner = brief.acquire().within(&outer).await.unwrap();
     for _ in 0..5 {
         sleep(long / 4).await;
         assert!(outer.remaining() > long / 2, "{:?}", outer.remaining());
@@ -132,19 +120,10 @@ pub(crate) async fn a_nested_lease_does_not_shorten_renewals(bed: Bed) {
     sleep(long / 2).await;
     assert!(outer.remaining() > long / 2, "{:?}", outer.remaining());
     // A fixed lease is not renewed, so the inner guard has its own.
-    let outer = client
-        .lock("y")
-        .owned_by(&owner)
-        .try_lock_now(Lease::Fixed(long))
-        .await
-        .unwrap();
-    let inner = client
-        .lock("y")
-        .with_lease(short)
-        .owned_by(&owner)
-        .lock()
-        .await
-        .unwrap();
+    let lock = client.lock("y");
+    let outer = lock.try_lock_now(Lease::Fixed(long)).await.unwrap();
+    let brief = client.lock("y").with_lease(short);
+    let inner = brief.acquire().within(&outer).await.unwrap();
     sleep(long + short * 2).await;
     until_certain(&inner).await;
     assert!(inner.remaining() <= short, "{:?}", inner.remaining());

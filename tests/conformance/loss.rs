@@ -5,7 +5,7 @@ use std::time::Duration;
 use leasehold::test_util::{Delay, Faults};
 use leasehold::{Ended, HoldState, Lease, LossReason};
 use leasehold_testbed::{
-    Bed, KINDS, Kind, On, Place, assert_lost, eventually, ms, task, timed, until_certain, waiting,
+    Bed, KINDS, Kind, On, Place, assert_lost, eventually, ms, task, timed, until_certain,
 };
 use tokio::time::{Instant, sleep};
 
@@ -38,29 +38,6 @@ pub(crate) async fn a_fixed_lease_ends_without_a_release(bed: Bed) {
     next.unwrap().check().unwrap();
 }
 
-pub(crate) async fn a_renewed_lease_outlives_its_length(bed: Bed) {
-    let (client, rival) = (
-        bed.client_with_lease(bed.lease(300)).await,
-        bed.client().await,
-    );
-    let lock = client.lock("x");
-    // A second hold of the same name is renewed like the first.
-    for _ in 0..2 {
-        let guard = lock.lock().await.unwrap();
-        bed.in_vain(async || {
-            rival
-                .lock("x")
-                .try_lock(bed.lease(600), Lease::Renewed)
-                .await
-        })
-        .await;
-        until_certain(&guard).await;
-        guard.unlock().await.unwrap();
-    }
-    assert!(client.stats().renewed >= 4);
-    assert_eq!((client.stats().holds, client.stats().lost), (0, 0));
-}
-
 pub(crate) async fn a_deleted_key_is_noticed(bed: Bed) {
     let client = bed.client_with_lease(bed.lease(600)).await;
     let guard = client.lock("x").lock().await.unwrap();
@@ -71,31 +48,6 @@ pub(crate) async fn a_deleted_key_is_noticed(bed: Bed) {
     eventually("it is counted", async || client.stats().lost == 1).await;
     let late = guard.unlock().await.unwrap_err();
     assert_lost(&late, LossReason::Gone);
-}
-
-pub(crate) async fn a_forced_release_is_noticed_and_wakes(bed: Bed) {
-    let client = bed.client_with_lease(bed.lease(600)).await;
-    let other = bed.client_without_polls().await;
-    let guard = client.lock("x").lock().await.unwrap();
-    let waiting = other.lock("x");
-    let waiter = tokio::spawn(async move { waiting.lock().await });
-    eventually("listening", async || other.stats().listeners == 1).await;
-    assert!(other.lock("x").force_unlock("a test").await.unwrap());
-    let (next, took) = timed("the waiter is woken", waiter).await;
-    assert!(took < bed.late(500), "{took:?}");
-    eventually("by the message, not by the lease", async || {
-        other.stats().wakes > 0
-    })
-    .await;
-    let (ended, took) = timed("lost", guard.ended()).await;
-    // The client may listen by now.
-    assert!(
-        matches!(ended, Ended::Lost(LossReason::Gone | LossReason::Forced(_))),
-        "{ended:?}"
-    );
-    assert!(took < bed.late(400), "{took:?}");
-    next.unwrap().unwrap().unlock().await.unwrap();
-    assert!(!other.lock("x").force_unlock("a test").await.unwrap());
 }
 
 pub(crate) async fn a_lost_lock_is_not_resurrected(bed: Bed) {
@@ -166,32 +118,6 @@ pub(crate) async fn a_key_of_another_type_is_a_loss(bed: Bed) {
     assert_eq!(bed.command(&["GET", "x"]), "a string");
 }
 
-pub(crate) async fn a_loss_lets_the_next_local_waiter_in(bed: Bed) {
-    let client = bed.builder().safety_poll(ms(100)).connect().await.unwrap();
-    for lease in [Lease::Renewed, Lease::Fixed(ms(20_000))] {
-        let guard = client.lock("x").try_lock_now(lease).await.unwrap();
-        let next = client.lock("x");
-        let waiter = tokio::spawn(async move { next.lock().await });
-        waiting(&client, 1).await;
-        bed.command(&["DEL", "x"]);
-        let (next, took) = timed("granted", waiter).await;
-        assert!(took < bed.late(600), "by the safety poll: {took:?}");
-        assert_eq!(guard.state(), HoldState::Lost);
-        next.unwrap().unwrap().unlock().await.unwrap();
-    }
-    // A fixed lease that ends while its guard is alive.
-    let client = bed.client_without_polls().await;
-    let guard = client
-        .lock("x")
-        .try_lock_now(Lease::Fixed(ms(300)))
-        .await
-        .unwrap();
-    let (next, took) = timed("at the lease's end", client.lock("x").lock()).await;
-    assert!(took < ms(300) + bed.late(200), "{took:?}");
-    next.unwrap().unlock().await.unwrap();
-    assert_eq!(guard.state(), HoldState::Lost);
-}
-
 /// Makes all keys of a lock permanent, as an operator does to protect a holder.
 fn persist(bed: &Bed, kind: &Kind) {
     for key in kind.keys(kind.name) {
@@ -246,19 +172,6 @@ pub(crate) async fn a_permanent_key_stays_with_its_holder(bed: Bed) {
                 bed.until_gone(&key).await;
             }
         }
-    }
-}
-
-pub(crate) async fn a_permanent_key_is_handed_on_as_it_is(bed: Bed) {
-    let (client, other) = (bed.client().await, bed.client().await);
-    for kind in KINDS.iter().filter(|kind| kind.is_single()) {
-        let guard = kind.lock(&client, kind.name).lock().await.unwrap();
-        persist(&bed, kind);
-        let text = guard.hand_on().unwrap();
-        let guard = kind.lock(&other, kind.name).restore(&text).await.unwrap();
-        assert!(is_permanent(&bed, kind), "{}", kind.name);
-        guard.unlock().await.unwrap();
-        assert!(!bed.exists(kind.name), "{}", kind.name);
     }
 }
 

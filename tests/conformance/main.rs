@@ -16,8 +16,6 @@ mod both_sides;
 mod connection;
 mod contention;
 mod copies;
-mod crash;
-mod deadlocks;
 mod delayed_commands;
 mod direct_grant;
 mod even_quorums;
@@ -73,7 +71,6 @@ mod silent_server;
 mod suspension;
 mod tokens;
 mod undeclared_keys;
-mod unlock_not_before;
 mod unpolled;
 mod who;
 mod without_messages;
@@ -109,21 +106,6 @@ leasehold_testbed::behaviours! {
         pauses_are_as_they_were_set,
         bad_settings_are_refused_before_anything_is_sent,
     }
-    unlock_not_before {
-        a_quick_release_keeps_every_kind_locked_until_then,
-        a_later_release_frees_at_once,
-        every_end_of_a_guard_keeps_it,
-        a_dead_process_keeps_it,
-        a_hold_with_a_long_first_lease_is_renewed_as_often_as_any_other,
-        a_hold_that_never_reached_its_caller_does_not_linger,
-        lost_replies_change_nothing,
-        the_latest_moment_of_nested_acquisitions_counts,
-        a_fixed_lease_is_the_longest_time,
-        a_forced_release_frees_it_at_once,
-        the_next_waiter_keeps_the_lock_for_its_own_time,
-        a_lock_with_several_holders_cannot_linger,
-        a_read_hold_that_was_taken_under_it_is_not_shortened,
-    }
     unpolled {
         a_grant_that_is_not_picked_up_goes_to_another_client,
         a_grant_that_is_not_picked_up_goes_to_the_next_waiter,
@@ -146,12 +128,8 @@ leasehold_testbed::behaviours! {
         a_late_caller_delays_others_for_at_most_twice_its_lateness,
     }
     contention {
-        two_values_exclude_each_other,
         a_zero_wait_asks_once,
         a_zero_wait_never_rests,
-        a_wait_ends_when_it_should,
-        a_waiter_of_the_same_client_is_woken,
-        a_waiter_of_another_client_is_woken,
         local_waiters_are_served_in_order,
         a_hand_over_keeps_the_lock_held,
         a_fixed_lease_is_not_handed_over,
@@ -161,8 +139,6 @@ leasehold_testbed::behaviours! {
         other_clients_get_their_turn_between_fixed_leases,
         other_clients_get_their_turn_at_a_fenced_lock,
         other_clients_get_their_turn_where_waiters_ask,
-        many_clients_all_get_it,
-        a_dropped_wait_leaves_nothing,
         a_dropped_front_passes_the_front_on,
         an_abandoned_hand_over_goes_to_the_next,
         a_waiter_hears_of_every_kind_of_end,
@@ -172,20 +148,8 @@ leasehold_testbed::behaviours! {
         a_hold_that_is_gone_lets_local_waiters_in,
     }
     reentry {
-        the_same_value_re_enters,
-        an_owner_re_enters_by_name,
-        futures_of_one_owner_share_a_hold,
-        futures_of_one_owner_share_the_next_hold,
-        a_nested_lease_never_shortens_the_outer,
-        an_inner_release_leaves_the_lease_alone,
-        a_longer_inner_lease_counts,
         an_outer_guard_may_go_first,
-        a_lost_hold_is_not_re_entered,
-        an_owner_of_many_names_lets_its_waiters_in,
-        a_cancelled_re_entry_keeps_the_outer_hold,
-        an_owner_of_one_client_is_nobody_to_another,
         a_lock_that_is_held_can_be_made_non_reentrant,
-        futures_of_one_owner_share_what_is_handed_over,
         a_dropped_inner_guard_is_not_counted_for_the_next_owner,
     }
     guard {
@@ -200,42 +164,19 @@ leasehold_testbed::behaviours! {
         a_closure_runs_under_the_lock,
         extend_moves_the_deadline_forward_only,
         a_hold_released_in_time_is_never_reported_lost,
-        max_hold_ends_a_hold,
-        a_forgotten_guard_leaves_the_lock_to_its_lease,
-        a_text_that_was_given_away_is_not_the_next_holders,
-        a_text_moves_a_hold_to_another_client,
-        a_text_of_an_ended_hold_is_refused,
-        one_of_several_guards_is_not_handed_on,
-        shutdown_releases_and_wakes_everybody,
+        an_owner_moves_a_hold_to_another_client,
         a_client_that_is_dropped_releases,
         finished_acquisitions_leave_nothing_behind,
     }
     loss {
         a_fixed_lease_ends_without_a_release,
-        a_renewed_lease_outlives_its_length,
         a_deleted_key_is_noticed,
-        a_forced_release_is_noticed_and_wakes,
         a_lost_lock_is_not_resurrected,
         a_lock_taken_by_another_is_reported_lost,
         a_renewal_extends_only_what_is_ours,
         a_late_unlock_touches_nobody,
         a_key_of_another_type_is_a_loss,
-        a_loss_lets_the_next_local_waiter_in,
         a_permanent_key_stays_with_its_holder,
-        a_permanent_key_is_handed_on_as_it_is,
-    }
-    deadlocks {
-        two_processes_are_named_with_both_purposes,
-        a_ring_of_kinds_is_one_deadlock,
-        a_task_that_waits_for_itself_is_found,
-        two_readers_that_want_to_write_are_found,
-        what_is_no_deadlock_is_not_reported,
-        readers_do_not_wait_for_readers,
-        who_does_not_describe_its_holds_says_nothing,
-        short_waits_and_waits_with_nothing_held_cost_nothing,
-        a_dead_process_is_not_reported,
-        a_hold_that_redis_does_not_have_is_not_reported,
-        texts_of_others_are_ignored,
     }
     forced {
         its_holder_is_told_at_once,
@@ -258,16 +199,10 @@ leasehold_testbed::behaviours! {
         a_waiter_of_the_same_client_goes_on,
     }
     basics {
-        every_kind_of_lock_excludes_and_wakes,
         a_lock_can_be_awaited,
         a_name_that_reads_like_another_kind_is_a_lock_of_its_own,
-        tokens_grow,
-        readers_share_and_a_writer_is_alone,
-        permits_are_counted,
-        a_latch_lets_all_go,
         held_locks_are_listed,
         a_crowd_of_readers_is_listed,
-        a_quorum_survives_a_minority,
     }
     own_releases {
         a_dropped_guard_is_in_nobodys_way_at_home,
@@ -284,13 +219,11 @@ leasehold_testbed::behaviours! {
         a_forced_release_frees,
         the_remaining_lease_is_reported,
         inner_releases_leave_the_lease_alone,
-        a_lock_of_another_owner_is_not_released,
         contenders_of_one_client_all_get_it,
         contenders_of_many_clients_all_get_it,
         a_waiter_gets_what_is_released_in_time,
         a_renewed_lease_lasts,
         renewal_outlives_a_nested_cycle,
-        futures_of_one_owner_share_what_they_wait_for,
         a_tag_keeps_all_keys_together,
     }
     last_word {
@@ -303,16 +236,12 @@ leasehold_testbed::behaviours! {
         a_loss_is_reported_and_the_next_hold_is_renewed,
         a_dropped_acquisition_leaves_nothing,
         a_longest_hold_ends_it,
-        a_handed_on_hold_is_renewed_and_released_by_its_receiver,
-        a_dropped_restore_leaves_nothing,
         a_shutdown_ends_hand_overs_on_their_way,
         a_shutdown_ends_acquisitions_on_their_way,
         a_dead_server_is_an_error,
     }
     fair {
         waiters_of_all_clients_are_served_in_order,
-        leases_that_end_pass_it_on_in_order,
-        a_crowd_is_served,
         live_waiters_outlast_a_holder_of_four_claims,
         a_wait_that_was_given_up_delays_nobody,
         a_zero_wait_neither_queues_nor_passes,
@@ -320,9 +249,7 @@ leasehold_testbed::behaviours! {
         a_timed_out_head_lets_the_next_in,
         a_waiter_that_timed_out_has_left_the_queue,
         a_waiter_that_timed_out_in_doubt_has_left_the_queue,
-        a_holder_re_enters_past_the_queue,
         a_forced_release_notifies_the_head_of_the_queue,
-        a_client_that_ends_leaves_the_queue,
         the_queue_is_called_after_the_prefixed_name,
         a_waiter_that_comes_back_to_a_free_lock_gets_it,
     }
@@ -367,8 +294,6 @@ leasehold_testbed::behaviours! {
     }
     queue_places {
         deadlines_are_the_servers_and_do_not_add_up,
-        a_leaver_moves_nobodys_deadline,
-        a_grant_moves_nobodys_deadline,
         dead_places_cost_one_claim_together,
         a_dead_java_waiter_costs_its_deadline,
         no_waiter_spins_behind_a_dead_head,
@@ -390,17 +315,13 @@ leasehold_testbed::behaviours! {
     read_write {
         a_writer_waits_for_the_last_lease_of_readers,
         the_lease_falls_back_to_what_is_left_of_the_first_read,
-        readers_come_in_when_a_writers_lease_ends,
         many_readers_hold_longer_than_a_lease,
         nested_reads_leave_no_entry,
-        a_tagged_name_works_for_both_sides,
-        nested_writes_do_not_add_up,
         waiting_readers_come_in_together,
         a_side_is_forced_without_the_other,
         readers_and_writers_mix,
         a_dead_reader_does_not_live_on_others_renewals,
         a_renewal_shortens_no_other_readers_lease,
-        a_dropped_reader_leaves_nothing,
         readers_are_not_starved_by_writers_of_their_client,
     }
     many_readers {
@@ -414,12 +335,9 @@ leasehold_testbed::behaviours! {
         a_read_inside_a_write_comes_and_goes,
         a_downgrade_lets_readers_in_at_once,
         a_downgrade_is_not_handed_over,
-        a_writer_that_reads_is_not_handed_on,
         a_downgrade_is_renewed,
         an_upgrade_is_refused_at_once,
         a_writer_re_enters_and_readers_follow,
-        a_reader_follows_its_owner_that_came_to_write,
-        a_waiting_upgrade_is_refused_when_its_owner_comes_to_read,
     }
     fenced {
         every_way_in_takes_the_next_token,
@@ -428,10 +346,7 @@ leasehold_testbed::behaviours! {
         the_counter_outlives_every_end_of_a_hold,
         tokens_are_exact_as_far_as_the_counter_goes,
         a_counter_that_gives_no_token_leaves_nothing_behind,
-        a_resource_takes_the_last_token_and_later_ones,
-        a_read_shuts_earlier_tokens_out,
         a_text_is_kept_once,
-        a_value_and_its_highest_token_expire_together,
     }
     polling_locks {
         a_waiter_never_subscribes,
@@ -451,10 +366,7 @@ leasehold_testbed::behaviours! {
         polling_waiters_of_a_fair_lock_are_served_in_order,
     }
     multi {
-        a_multi_lock_is_held_when_every_member_is,
         a_failed_multi_lock_gives_back_exactly_what_it_took,
-        one_of_many_contenders_wins,
-        a_second_one_waits_for_the_first,
         opposite_orders_do_not_wait_for_each_other,
         a_peer_with_another_order_is_given_way,
         a_member_with_a_long_queue_is_taken_in_the_end,
@@ -465,13 +377,10 @@ leasehold_testbed::behaviours! {
         one_that_is_locked_in_part_looks_locked,
         a_member_without_expiry_is_reported,
         sets_that_make_no_sense_are_refused,
-        a_group_is_never_text,
     }
     multi_ends {
         the_loss_of_one_member_is_the_loss_of_all,
-        a_cancelled_one_leaves_nothing,
         a_client_that_closes_ends_what_needs_it,
-        a_client_that_closes_ends_the_wait_for_another_ones_lock,
         a_longest_hold_ends_a_quorum,
         a_quorum_counts_as_its_majority_does,
         members_on_several_servers_are_all_needed,
@@ -501,22 +410,15 @@ leasehold_testbed::behaviours! {
         a_ping_is_one_call_and_checks_that_the_server_answers,
     }
     inspection {
-        a_free_lock_looks_free,
-        a_held_lock_shows_its_holder,
         the_key_is_redissons,
         a_key_always_has_an_expiry,
-        a_foreign_holder_is_seen,
         a_key_without_expiry_is_seen_as_such,
         names_may_carry_a_tag_and_a_prefix,
     }
     refusal {
-        bad_names_are_refused_before_anything_is_sent,
-        bad_leases_are_refused_before_anything_is_sent,
         a_key_of_another_type_is_reported,
         a_forced_release_deletes_no_data,
         an_absurdly_long_wait_is_for_ever,
-        a_cut_or_changed_text_is_refused_before_anything_is_sent,
-        locks_that_cannot_be_one_are_refused,
     }
     bad_arguments {
         a_bad_name_is_refused,
@@ -532,22 +434,16 @@ leasehold_testbed::behaviours! {
         an_odd_prefix_is_searched_for_as_it_is,
     }
     restore {
-        other_futures_of_the_owner_re_enter_what_was_restored,
         a_hold_with_a_live_guard_is_not_restored_again,
         a_text_that_is_no_owners_changes_nothing,
         an_owner_text_may_be_anything_within_its_limit,
         a_hold_under_release_is_given_to_nobody,
         a_hold_taken_by_a_cancelled_restore_is_given_to_nobody,
-        a_hold_that_was_handed_over_can_be_handed_on_at_once,
         only_one_of_many_restores_of_one_text_succeeds,
         only_one_of_several_threads_restores_one_text,
-        a_handed_on_hold_is_not_given_to_waiters,
         a_text_that_is_used_again_can_be_restored_again,
     }
     semaphores {
-        a_waiter_for_two_needs_two,
-        zero_permits_need_no_call,
-        added_permits_make_a_semaphore,
         more_permits_than_were_set_are_waited_for,
         permits_are_set_once,
         a_semaphore_with_a_life_ends_with_its_holds,
@@ -556,16 +452,10 @@ leasehold_testbed::behaviours! {
         a_timed_wait_ends_with_the_last_release,
         a_drained_semaphore_has_none,
         a_release_does_not_make_a_deleted_semaphore_again,
-        one_permit_excludes,
-        small_and_huge_acquisitions_all_complete,
         one_release_lets_many_in,
         a_front_that_gives_up_lets_the_next_ask,
         the_total_of_a_semaphore_can_be_set,
         a_key_of_another_type_is_reported,
-    }
-    service_faults {
-        a_call_whose_reply_is_lost_may_have_taken_the_lock,
-        a_grant_with_too_few_copies_is_refused_and_undone,
     }
     limits {
         a_limit_makes_the_semaphore,
@@ -584,11 +474,9 @@ leasehold_testbed::behaviours! {
     }
     holders {
         permits_of_a_dead_client_come_back,
-        permits_are_renewed_while_they_are_held,
         a_stolen_permit_is_reported_lost,
         a_name_in_braces_has_holds_of_its_own,
         a_forgotten_permit_comes_back_by_no_lease,
-        a_great_number_of_dead_holds_comes_back_in_one_call,
         a_change_whose_reply_was_lost_counts_once,
         a_cancelled_acquisition_gives_back_what_it_took,
     }
@@ -598,23 +486,15 @@ leasehold_testbed::behaviours! {
         a_missing_semaphore_has_none,
         counts_follow_the_leases,
         a_semaphore_that_expires_leaves_no_key,
-        a_waiter_gets_the_permit_at_the_end_of_its_lease,
         the_number_of_permits_can_be_changed,
-        growing_lets_waiters_in,
-        a_blocked_acquisition_goes_on_after_a_release,
         several_at_once_are_all_or_none,
         a_waiter_for_many_waits_for_all,
         an_unknown_or_expired_id_releases_nothing,
         one_bad_id_and_none_is_released,
         the_next_call_brings_expired_permits_back,
-        a_great_number_of_expired_permits_comes_back_in_one_call,
         the_remaining_lease_of_a_permit_is_reported,
         a_permit_that_never_expires_is_left_alone,
-        one_permit_excludes,
-        two_owners_of_all_permits_take_turns,
-        each_way_costs_one_call,
         permits_of_a_dead_client_come_back,
-        permits_are_renewed_while_they_are_held,
         a_stolen_permit_is_reported_lost,
         a_call_whose_reply_was_lost_counts_once,
     }
@@ -647,11 +527,8 @@ leasehold_testbed::behaviours! {
         a_list_is_cut_off_beyond_ten_thousand_locks,
     }
     latches {
-        a_timed_wait_sees_what_comes_in_time,
-        a_timed_wait_ends_before_what_comes_late,
         a_latch_can_be_awaited,
         all_waiters_go_at_zero,
-        as_many_waiters_as_count_downs,
         a_count_never_falls_below_zero,
         a_count_is_set_once_until_it_is_zero,
         a_count_of_zero_sets_nothing,
@@ -660,10 +537,7 @@ leasehold_testbed::behaviours! {
         a_lost_message_costs_one_poll,
         a_latch_that_opened_during_an_outage_is_found_open,
         a_message_does_not_open_a_latch,
-        a_latch_that_vanishes_is_open,
-        a_waiter_that_gives_up_leaves_the_others_waiting,
         a_front_that_nobody_polls_hides_nothing,
-        shutdown_ends_the_wait,
         a_reply_is_kept_until_no_late_copy_can_come,
         a_change_whose_reply_was_lost_counts_once,
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
 
-use leasehold::{Client, ConfigError, Error, HoldState, Lease, Lock, Owner};
+use leasehold::{Client, ConfigError, Error, HoldState, Lease, Lock};
 use leasehold_testbed::{Bed, eventually, ms, take_turn, timed, waiting};
 use tokio::time::{Instant, sleep};
 
@@ -29,44 +29,14 @@ pub(crate) async fn settled(client: &Client) {
     .await;
 }
 
-pub(crate) async fn a_multi_lock_is_held_when_every_member_is(bed: Bed) {
-    let client = bed.client().await;
-    let owner = Owner::new();
-    let multi = Lock::multi(NAMES.map(|name| client.lock(name))).owned_by(&owner);
-    let members = NAMES.map(|name| client.lock(name).owned_by(&owner));
-    for _ in 0..2 {
-        assert!(!multi.is_locked().await.unwrap());
-        let guard = multi.lock().await.unwrap();
-        for member in &members {
-            assert!(member.is_locked().await.unwrap());
-        }
-        assert!(multi.is_locked().await.unwrap());
-        guard.unlock().await.unwrap();
-        for member in &members {
-            assert!(!member.is_locked().await.unwrap());
-        }
-    }
-    // Holding some members is not holding all.
-    let member = client.lock("b").owned_by(&owner);
-    let guard = member.lock().await.unwrap();
-    // But its owner takes the missing members in addition, and gives back only those.
-    let all = timed("the others are free", multi.lock()).await.0.unwrap();
-    assert_eq!(guard.hold_count(), 2);
-    all.unlock().await.unwrap();
-    assert_eq!((there(&bed), guard.hold_count()), (vec!["b"], 1));
-    guard.unlock().await.unwrap();
-}
-
 pub(crate) async fn a_failed_multi_lock_gives_back_exactly_what_it_took(bed: Bed) {
     let (one, other) = (bed.client().await, bed.client().await);
-    let owner = Owner::new();
-    let outer = one.lock("a").owned_by(&owner);
-    let outer = outer.lock().await.unwrap();
+    let outer = one.lock("a").lock().await.unwrap();
     let held = other.lock("c").lock().await.unwrap();
     // One held by the same owner, one free, one held by another owner.
     for wait in [Duration::ZERO, ms(100)] {
-        let multi = Lock::multi(NAMES.map(|name| one.lock(name))).owned_by(&owner);
-        in_vain(async || multi.try_lock(wait, Lease::Renewed).await).await;
+        let multi = Lock::multi(NAMES.map(|name| one.lock(name)));
+        in_vain(async || multi.acquire().wait(wait).within(&outer).await).await;
         eventually("b is given back", async || there(&bed) == ["a", "c"]).await;
         assert_eq!(bed.count("a", outer.owner()), 1);
         assert_eq!((outer.hold_count(), outer.state()), (1, HoldState::Held));
@@ -74,60 +44,6 @@ pub(crate) async fn a_failed_multi_lock_gives_back_exactly_what_it_took(bed: Bed
     }
     held.unlock().await.unwrap();
     outer.unlock().await.unwrap();
-}
-
-pub(crate) async fn one_of_many_contenders_wins(bed: Bed) {
-    let clients = [bed.client().await, bed.client().await];
-    let takings: Vec<_> = (0..10)
-        .map(|number| {
-            let multi = Lock::multi(NAMES.map(|name| clients[number % 2].lock(name)));
-            let taking = async move { multi.acquire().lease(Lease::Fixed(ms(10_000))).await };
-            tokio::spawn(taking)
-        })
-        .collect();
-    eventually("all but one wait", async || {
-        let waiting = clients
-            .iter()
-            .map(|client| client.stats().waiting)
-            .sum::<u64>();
-        waiting >= 1 && takings.iter().filter(|taking| taking.is_finished()).count() == 1
-    })
-    .await;
-    sleep(ms(300)).await;
-    let done: Vec<_> = takings
-        .iter()
-        .map(tokio::task::JoinHandle::is_finished)
-        .collect();
-    assert_eq!(done.iter().filter(|done| **done).count(), 1, "exactly one");
-    for (taking, done) in takings.into_iter().zip(done) {
-        if done {
-            taking.await.unwrap().unwrap().unlock().await.unwrap();
-        } else {
-            taking.abort();
-        }
-    }
-    for client in &clients {
-        settled(client).await;
-    }
-    eventually("free", async || there(&bed).is_empty()).await;
-}
-
-pub(crate) async fn a_second_one_waits_for_the_first(bed: Bed) {
-    let (one, other) = (bed.client().await, bed.client_without_polls().await);
-    let guard = Lock::multi(NAMES.map(|name| one.lock(name)))
-        .lock()
-        .await
-        .unwrap();
-    // Overlapping sets, of which only one member is in the way.
-    let second = Lock::multi(["c", "d"].map(|name| other.lock(name)));
-    let second = tokio::spawn(async move { second.lock().await });
-    waiting(&other, 1).await;
-    sleep(ms(50)).await;
-    assert!(!second.is_finished());
-    guard.unlock().await.unwrap();
-    let (guard, took) = timed("then it goes on", second).await;
-    assert!(took < bed.late(700), "{took:?}");
-    guard.unwrap().unwrap().unlock().await.unwrap();
 }
 
 pub(crate) async fn opposite_orders_do_not_wait_for_each_other(bed: Bed) {
@@ -230,19 +146,12 @@ pub(crate) async fn there_is_one_deadline_for_all(bed: Bed) {
     eventually("the others are given back", async || there(&bed) == ["c"]).await;
     settled(&one).await;
     // The guard's deadline is that of the member whose lease ends first.
-    let owner = Owner::new();
-    let short = one
-        .lock("a")
-        .owned_by(&owner)
-        .try_lock_now(Lease::Fixed(ms(90_000)))
-        .await
-        .unwrap();
-    let two = Lock::multi(["a", "b"].map(|name| one.lock(name))).owned_by(&owner);
-    let guard = two
-        .try_lock(ms(1000), Lease::Fixed(ms(60_000)))
-        .await
-        .unwrap();
-    assert!(guard.deadline() < short.deadline());
+    let long = Lease::Fixed(ms(90_000));
+    let longer = one.lock("a").try_lock_now(long).await.unwrap();
+    let two = Lock::multi(["a", "b"].map(|name| one.lock(name)));
+    let guard = two.acquire().wait(ms(1000)).lease(Lease::Fixed(ms(60_000)));
+    let guard = guard.within(&longer).await.unwrap();
+    assert!(guard.deadline() < longer.deadline());
     guard.unlock().await.unwrap();
 }
 
@@ -467,33 +376,4 @@ pub(crate) async fn sets_that_make_no_sense_are_refused(bed: Bed) {
         .unwrap();
     both.unlock().await.unwrap();
     eventually("nothing is kept", async || there(&bed).is_empty()).await;
-}
-
-pub(crate) async fn a_group_is_never_text(bed: Bed) {
-    let client = bed.client().await;
-    let multi = Lock::multi(NAMES.map(|name| client.lock(name))).owned_by(&Owner::new());
-    let outer = multi.lock().await.unwrap();
-    let inner = multi.lock().await.unwrap();
-    assert_eq!((inner.hold_count(), inner.token()), (2, None));
-    // A nested guard cannot leave its holds to their leases.
-    inner.forget();
-    assert_eq!((outer.hold_count(), outer.state()), (1, HoldState::Held));
-    let owner = outer.owner().to_owned();
-    let refused = multi.restore(&owner).await.unwrap_err();
-    assert!(
-        matches!(refused, Error::Config(ConfigError::Several { .. })),
-        "{refused}"
-    );
-    let refused = outer.hand_on().unwrap_err();
-    assert!(
-        matches!(refused, Error::Config(ConfigError::Several { .. })),
-        "{refused}"
-    );
-    eventually("released as by a drop", async || there(&bed).is_empty()).await;
-    let guard = multi.lock().await.unwrap();
-    std::thread::spawn(move || drop(guard)).join().unwrap();
-    eventually("released from a plain thread", async || {
-        there(&bed).is_empty()
-    })
-    .await;
 }

@@ -2,9 +2,7 @@
 
 use futures::FutureExt;
 use leasehold::test_util::Reply;
-use leasehold::{
-    Client, EmbeddedRedis, Ended, Error, HoldState, Lease, Lock, LockGuard, LossReason, Owner,
-};
+use leasehold::{EmbeddedRedis, Ended, Error, HoldState, Lease, Lock, LockGuard, LossReason};
 use leasehold_testbed::{Bed, Place, assert_lost, eventually, holds, ms, timed, waiting};
 use tokio::time::{Instant, sleep};
 
@@ -38,57 +36,6 @@ pub(crate) async fn the_loss_of_one_member_is_the_loss_of_all(bed: Bed) {
     is_lost(&guard, LossReason::Expired).await;
     drop(guard);
     settled(&client).await;
-}
-
-pub(crate) async fn a_cancelled_one_leaves_nothing(bed: Bed) {
-    let (one, other) = (bed.client().await, bed.client().await);
-    let several: [fn(&Client) -> Lock; 4] = [
-        |client| Lock::multi(NAMES.map(|name| client.lock(name))),
-        |client| {
-            let [a, b, c] = NAMES;
-            Lock::multi([
-                client.fair_lock(a),
-                client.spin_lock(b),
-                client.fenced_lock(c).into(),
-            ])
-        },
-        |client| Lock::quorum(NAMES.map(|name| client.string_lock(name))),
-        |client| {
-            let [a, b, c] = NAMES;
-            Lock::quorum([
-                Lock::multi([client.lock(a), client.spin_lock(b)]),
-                client.lock(c),
-            ])
-        },
-    ];
-    for make in several {
-        for in_the_way in [None, Some("a"), Some("b"), Some("c")] {
-            let held = match in_the_way {
-                Some(name) => Some(other.lock(name).lock().await.unwrap()),
-                None => None,
-            };
-            for polls in 0..24 {
-                let lock = make(&one);
-                let mut taking = Box::pin(lock.lock());
-                for _ in 0..polls {
-                    if taking.as_mut().now_or_never().is_some() {
-                        break;
-                    }
-                    tokio::task::yield_now().await;
-                }
-                drop(taking);
-                settled(&one).await;
-                assert_eq!(
-                    there(&bed),
-                    Vec::from_iter(in_the_way),
-                    "after {polls} polls"
-                );
-            }
-            if let Some(held) = held {
-                held.unlock().await.unwrap();
-            }
-        }
-    }
 }
 
 pub(crate) async fn a_client_that_closes_ends_what_needs_it(bed: Bed) {
@@ -155,21 +102,6 @@ pub(crate) async fn a_client_that_closes_ends_what_needs_it(bed: Bed) {
     eventually("given back", async || there(&bed).is_empty()).await;
 }
 
-pub(crate) async fn a_client_that_closes_ends_the_wait_for_another_ones_lock(bed: Bed) {
-    let (stays, other) = (bed.client().await, bed.client().await);
-    let held = other.lock("a").lock().await.unwrap();
-    let closing = bed.client().await;
-    let lock = Lock::multi([stays.lock("a"), closing.lock("b")]);
-    let taking = tokio::spawn(async move { lock.lock().await });
-    waiting(&stays, 1).await;
-    closing.shutdown(ms(5000)).await.unwrap();
-    let error = timed("ended", taking).await.0.unwrap().unwrap_err();
-    assert!(matches!(error, Error::Closed), "{error}");
-    settled(&stays).await;
-    assert_eq!(there(&bed), ["a"]);
-    held.unlock().await.unwrap();
-}
-
 /// Each member is released when `max_hold` ends, although it is renewed and its lease has not
 /// ended.
 pub(crate) async fn a_longest_hold_ends_a_quorum(bed: Bed) {
@@ -213,12 +145,12 @@ pub(crate) async fn a_longest_hold_ends_a_quorum(bed: Bed) {
 pub(crate) async fn a_quorum_counts_as_its_majority_does(bed: Bed) {
     let (client, other) = (bed.client().await, bed.client().await);
     let rival = other.lock("c").lock().await.unwrap();
-    let lock = Lock::quorum(NAMES.map(|name| client.lock(name))).owned_by(&Owner::new());
+    let lock = Lock::quorum(NAMES.map(|name| client.lock(name)));
     let outer = lock.lock().await.unwrap();
     rival.unlock().await.unwrap();
     // A busy server may be left out again.
     let inner = loop {
-        let inner = lock.lock().await.unwrap();
+        let inner = lock.acquire().within(&outer).await.unwrap();
         eventually("settled", async || client.stats().releases_pending == 0).await;
         if there(&bed) == NAMES && holds(&lock).await.unwrap() == 2 {
             break inner;
@@ -263,8 +195,7 @@ pub(crate) async fn members_on_several_servers_are_all_needed(bed: Bed) {
 
 pub(crate) async fn a_member_that_is_lost_does_not_count_for_the_deadline(bed: Bed) {
     let client = bed.client().await;
-    let owner = Owner::new();
-    let quorum = Lock::quorum(NAMES.map(|name| client.lock(name))).owned_by(&owner);
+    let quorum = Lock::quorum(NAMES.map(|name| client.lock(name)));
     // A server that answers much later than the others is left out. On a busy machine that may be
     // any server.
     let guard = loop {
@@ -279,8 +210,9 @@ pub(crate) async fn a_member_that_is_lost_does_not_count_for_the_deadline(bed: B
     };
     let mut longer = Vec::new();
     for name in ["a", "b"] {
-        let member = client.lock(name).owned_by(&owner);
-        longer.push(member.try_lock_now(Lease::Fixed(ms(60_000))).await.unwrap());
+        let member = client.lock(name);
+        let member = member.acquire().lease(Lease::Fixed(ms(60_000)));
+        longer.push(member.within(&guard).await.unwrap());
     }
     assert!(guard.deadline() > Instant::now() + ms(40_000));
     assert!(client.lock("a").force_unlock("a test").await.unwrap());

@@ -4,9 +4,9 @@
 use std::time::Duration;
 
 use leasehold::test_util::{Delay, Faults};
-use leasehold::{EmbeddedRedis, Ended, Error, HoldState, Lease, Lock, LossReason, Owner};
+use leasehold::{EmbeddedRedis, Ended, Error, HoldState, Lease, Lock, LossReason};
 use leasehold_testbed::{
-    Bed, KINDS, connected, eventually, holds, ms, release, timed, until_certain, waiting,
+    Bed, KINDS, connected, eventually, forget, holds, ms, release, timed, until_certain, waiting,
 };
 use tokio::time::{Instant, sleep};
 
@@ -116,7 +116,7 @@ async fn a_lease_is_counted_from_before_it_was_asked_for() {
 async fn an_acquisition_in_doubt_stays_unknown() {
     let redis = EmbeddedRedis::new();
     let client = connected(redis.builder().command_timeout(ms(100))).await;
-    let lock = client.lock("x").owned_by(&Owner::new());
+    let lock = client.lock("x");
     let link = redis.links().remove(0);
     let outer = lock.lock().await.unwrap();
     // First replies are lost, then nothing can be sent: both calls may have been executed.
@@ -127,8 +127,13 @@ async fn an_acquisition_in_doubt_stays_unknown() {
             link.cut();
         };
         let other = client.lock("y");
-        let lock = if deeper { &lock } else { &other };
-        let (taken, ()) = tokio::join!(lock.try_lock(ms(400), Lease::Renewed), cut);
+        let again = lock.acquire().wait(ms(400)).within(&outer);
+        let taking = if deeper {
+            again
+        } else {
+            other.acquire().wait(ms(400))
+        };
+        let (taken, ()) = tokio::join!(taking.into_future(), cut);
         let error = taken.unwrap_err();
         assert!(error.may_be_held(), "{error}");
         link.heal();
@@ -247,39 +252,32 @@ async fn a_renewal_in_flight_does_not_shorten_an_extension() {
 
 #[tokio::test(start_paused = true)]
 async fn a_restore_that_was_not_sent_changes_nothing() {
-    for kind in KINDS.iter().filter(|kind| kind.is_single()) {
-        let redis = EmbeddedRedis::new();
-        let (first, second) = (redis.client(), redis.client());
-        let guard = kind.lock(&first, "x").lock().await.unwrap();
-        let text = guard.hand_on().unwrap();
-        let lock = kind.lock(&second, "x");
-        let link = redis.links().pop().unwrap();
-        link.cut();
-        let error = lock.restore(&text).await.unwrap_err();
-        assert!(
-            matches!(error, Error::Unavailable { .. }),
-            "{}: {error}",
-            kind.name
-        );
-        link.heal();
-        eventually("settled", async || second.stats().releases_pending == 0).await;
-        sleep(ms(5000)).await;
-        let guard = lock.restore(&text).await;
-        assert!(guard.is_ok(), "{}: {:?}", kind.name, guard.err());
-        guard.unwrap().unlock().await.unwrap();
-    }
+    let redis = EmbeddedRedis::new();
+    let (first, second) = (redis.client(), redis.client());
+    let owner = forget(first.string_lock("x").lock().await.unwrap());
+    let lock = second.string_lock("x");
+    let link = redis.links().pop().unwrap();
+    link.cut();
+    let error = lock.restore(&owner).await.unwrap_err();
+    assert!(matches!(error, Error::Unavailable { .. }), "{error}");
+    link.heal();
+    eventually("settled", async || second.stats().releases_pending == 0).await;
+    sleep(ms(5000)).await;
+    let guard = lock.restore(&owner).await.expect("it is still there");
+    guard.unlock().await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_extended_hold_is_released_after_a_long_outage() {
     let redis = EmbeddedRedis::new();
     let client = redis.client();
-    let lock = client.lock("x").owned_by(&Owner::new());
+    let lock = client.lock("x");
     for nested in [false, true] {
         let guard = lock.try_lock(ms(10), Lease::Fixed(ms(1000))).await.unwrap();
         let long = Duration::from_secs(3600);
         let inner = if nested {
-            Some(lock.try_lock_now(Lease::Fixed(long)).await.unwrap())
+            let inner = lock.acquire().lease(Lease::Fixed(long));
+            Some(inner.within(&guard).await.unwrap())
         } else {
             guard.extend(long).await.unwrap();
             None

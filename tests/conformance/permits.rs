@@ -1,11 +1,9 @@
 //! Behaviour of permits with ids and leases that Redisson's tests define, and permits whose holder
 //! died, lost them or got no reply.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 
-use futures::future::{join_all, try_join_all};
+use futures::future::try_join_all;
 use leasehold::{
     Client, Ended, Error, ExpirablePermit, Lease, LossReason, PermitExpirableSemaphore,
 };
@@ -13,7 +11,7 @@ use leasehold_testbed::{Bed, eventually, ms, timed};
 use tokio::time::{Instant, sleep};
 
 use crate::faulty_connection::FaultyConnection;
-use crate::semaphores::{in_vain, step, while_waiting};
+use crate::semaphores::{in_vain, while_waiting};
 
 /// An id that was never given out.
 const UNKNOWN: &str = "00112233445566778899aabbccddeeff";
@@ -151,26 +149,6 @@ pub(crate) async fn a_semaphore_that_expires_leaves_no_key(bed: Bed) {
     drop(held);
 }
 
-pub(crate) async fn a_waiter_gets_the_permit_at_the_end_of_its_lease(bed: Bed) {
-    let (one, other) = (bed.client().await, bed.client().await);
-    let (semaphore, waiter) = (set(&one, 1).await, other.permit_expirable_semaphore("p"));
-    let (lease, start) = (bed.span(400), Instant::now());
-    let id = forgotten(vec![
-        semaphore.acquire(1, Lease::Fixed(lease)).await.unwrap(),
-    ])
-    .remove(0);
-    let (next, _) = timed("granted", waiter.try_acquire(1, ms(9000), Lease::Renewed)).await;
-    let next = next.unwrap();
-    assert!(start.elapsed() >= lease, "{:?}", start.elapsed());
-    if bed.is_embedded() {
-        assert!(start.elapsed() < lease + ms(20), "{:?}", start.elapsed());
-    }
-    assert!(not_owner(&semaphore.release(&id).await), "it is too late");
-    assert_eq!(semaphore.available().await.unwrap(), 0);
-    next.release().await.unwrap();
-    assert_eq!(semaphore.available().await.unwrap(), 1);
-}
-
 pub(crate) async fn the_number_of_permits_can_be_changed(bed: Bed) {
     let client = bed.client().await;
     let semaphore = set(&client, 10).await;
@@ -193,48 +171,6 @@ pub(crate) async fn the_number_of_permits_can_be_changed(bed: Bed) {
     assert_eq!(semaphore.available().await.unwrap(), -1);
     let fresh = client.permit_expirable_semaphore("fresh");
     assert_eq!(fresh.set_permits(4).await.unwrap(), 4);
-}
-
-pub(crate) async fn growing_lets_waiters_in(bed: Bed) {
-    // So that no safety poll can wake the waiter.
-    let slow = bed.builder().safety_poll(ms(60_000)).connect();
-    let (one, other) = (bed.client().await, slow.await.unwrap());
-    let (semaphore, waiter) = (set(&one, 0).await, other.permit_expirable_semaphore("p"));
-    for grow in [0, 1] {
-        let wait = waiter.acquire(1, Lease::Fixed(ms(9000)));
-        let got = while_waiting(&other, 1, wait, async {
-            match grow {
-                0 => drop(semaphore.set_permits(1).await.unwrap()),
-                _ => semaphore.add_permits(1).await.unwrap(),
-            }
-        });
-        got.await.unwrap().forget();
-    }
-    assert_eq!(counts(&semaphore).await, (0, 2, 2));
-}
-
-pub(crate) async fn a_blocked_acquisition_goes_on_after_a_release(bed: Bed) {
-    let (one, other) = (bed.client().await, bed.client().await);
-    let (semaphore, waiter) = (set(&one, 1).await, other.permit_expirable_semaphore("p"));
-    let held = semaphore.acquire(1, Lease::Renewed).await.unwrap();
-    assert_eq!((held.id().len(), held.ids().count()), (32, 1));
-    let first = held.id().to_owned();
-    let start = Instant::now();
-    let next = while_waiting(
-        &other,
-        1,
-        waiter.try_acquire(1, ms(9000), Lease::Fixed(ms(9000))),
-        async {
-            sleep(ms(450)).await;
-            held.release().await.unwrap();
-        },
-    );
-    let next = next.await.unwrap();
-    assert_ne!(next.id(), first);
-    assert!(start.elapsed() >= ms(450));
-    if bed.is_embedded() {
-        assert!(start.elapsed() < ms(460), "{:?}", start.elapsed());
-    }
 }
 
 pub(crate) async fn several_at_once_are_all_or_none(bed: Bed) {
@@ -381,25 +317,6 @@ pub(crate) async fn the_next_call_brings_expired_permits_back(bed: Bed) {
     drop(all);
 }
 
-pub(crate) async fn a_great_number_of_expired_permits_comes_back_in_one_call(bed: Bed) {
-    let client = bed.client().await;
-    let semaphore = set(&client, 0).await;
-    let members: Vec<_> = (0..20_000)
-        .map(|number| format!("dead{number:012}"))
-        .collect();
-    let mut words = vec!["ZADD", "{p}:timeout"];
-    words.extend(members.iter().flat_map(|member| ["1", member.as_str()]));
-    assert_eq!(bed.number(&words), 20_000);
-    let before = client.stats().calls;
-    let one = semaphore
-        .try_acquire(1, Duration::ZERO, Lease::Renewed)
-        .await
-        .unwrap();
-    assert_eq!(client.stats().calls - before, 1);
-    assert_eq!(counts(&semaphore).await, (19_999, 1, 20_000));
-    drop(one);
-}
-
 pub(crate) async fn the_remaining_lease_of_a_permit_is_reported(bed: Bed) {
     let client = bed.client().await;
     let semaphore = set(&client, 2).await;
@@ -445,72 +362,6 @@ pub(crate) async fn a_permit_that_never_expires_is_left_alone(bed: Bed) {
     assert_eq!(counts(&semaphore).await, (1, 0, 1));
 }
 
-pub(crate) async fn one_permit_excludes(bed: Bed) {
-    let number = Arc::new(AtomicU64::new(0));
-    let first = bed.client().await;
-    set(&first, 1).await;
-    let mut tasks = Vec::new();
-    for _ in 0..4 {
-        let client = bed.client().await;
-        for _ in 0..4 {
-            let (semaphore, number) = (client.permit_expirable_semaphore("p"), number.clone());
-            tasks.push(tokio::spawn(async move {
-                for _ in 0..10 {
-                    let permit = semaphore.acquire(1, Lease::Renewed).await.unwrap();
-                    step(&number).await;
-                    permit.release().await.unwrap();
-                }
-            }));
-        }
-    }
-    for done in join_all(tasks).await {
-        done.unwrap();
-    }
-    assert_eq!(number.load(SeqCst), 160);
-    assert_eq!(
-        counts(&first.permit_expirable_semaphore("p")).await,
-        (1, 0, 1)
-    );
-}
-
-pub(crate) async fn two_owners_of_all_permits_take_turns(bed: Bed) {
-    let (one, other) = (bed.client().await, bed.client().await);
-    set(&one, 2).await;
-    for (first, second) in [(2, 2), (1, 2)] {
-        let turn = async |client: &Client, permits| {
-            let semaphore = client.permit_expirable_semaphore("p");
-            for _ in 0..5 {
-                let taken = semaphore
-                    .try_acquire(permits, ms(9000), Lease::Fixed(ms(60_000)))
-                    .await;
-                sleep(ms(2)).await;
-                taken.unwrap().release().await.unwrap();
-            }
-        };
-        let both = async { tokio::join!(turn(&one, first), turn(&other, second)) };
-        timed("both take their turns", both).await;
-    }
-    assert_eq!(
-        counts(&one.permit_expirable_semaphore("p")).await,
-        (2, 0, 2)
-    );
-}
-
-pub(crate) async fn each_way_costs_one_call(bed: Bed) {
-    let client = bed.client().await;
-    let semaphore = set(&client, 4).await;
-    let calls = |before: u64| client.stats().calls - before;
-    let before = client.stats().calls;
-    let many = semaphore
-        .try_acquire(3, Duration::ZERO, Lease::Renewed)
-        .await
-        .unwrap();
-    assert_eq!(calls(before), 1);
-    many.release().await.unwrap();
-    assert_eq!(calls(before), 2);
-    assert_eq!(client.stats().subscriptions, 0);
-}
-
 pub(crate) async fn permits_of_a_dead_client_come_back(bed: Bed) {
     let lease = bed.lease(400);
     let (mortal, line) = FaultyConnection::with_lease(&bed, lease).await;
@@ -537,27 +388,6 @@ pub(crate) async fn permits_of_a_dead_client_come_back(bed: Bed) {
         waiter.available().await.unwrap() == 3
     })
     .await;
-}
-
-pub(crate) async fn permits_are_renewed_while_they_are_held(bed: Bed) {
-    let lease = bed.lease(300);
-    let client = bed.client_with_lease(lease).await;
-    let semaphore = set(&client, 3).await;
-    let held = semaphore
-        .try_acquire(3, Duration::ZERO, Lease::Renewed)
-        .await
-        .unwrap();
-    sleep(2 * lease).await;
-    held.check().unwrap();
-    assert_eq!(counts(&semaphore).await, (0, 3, 3));
-    held.extend(10 * lease).await.unwrap();
-    let left = semaphore.remaining_lease(held.id()).await.unwrap().unwrap();
-    assert!(left > 5 * lease, "{left:?}");
-    held.extend(lease).await.unwrap();
-    let left = semaphore.remaining_lease(held.id()).await.unwrap().unwrap();
-    assert!(left > 5 * lease, "it is never shortened: {left:?}");
-    held.release().await.unwrap();
-    assert_eq!(counts(&semaphore).await, (3, 0, 3));
 }
 
 pub(crate) async fn a_stolen_permit_is_reported_lost(bed: Bed) {

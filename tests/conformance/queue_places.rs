@@ -57,53 +57,6 @@ pub(crate) async fn deadlines_are_the_servers_and_do_not_add_up(bed: Bed) {
     nothing_is_left(&bed).await;
 }
 
-pub(crate) async fn a_leaver_moves_nobodys_deadline(bed: Bed) {
-    let (one, other) = (bed.client().await, bed.client().await);
-    let guard = one.fair_lock("x").lock().await.unwrap();
-    let first = queued(&bed, &one).await;
-    let second = queued(&bed, &other).await;
-    let (third, fourth) = (queued(&bed, &one).await, queued(&bed, &other).await);
-    let (line, before) = (queue(&bed), deadlines(&bed));
-    second.abort();
-    eventually("left the queue", async || queue(&bed).len() == 3).await;
-    assert_eq!(queue(&bed), [&*line[0], &line[2], &line[3]]);
-    for (owner, at) in before.into_iter().filter(|(owner, _)| *owner != line[1]) {
-        let now = deadline(&bed, &owner).expect("queued");
-        assert!(
-            now >= at,
-            "{owner}: a beat may move it on, nothing moves it back"
-        );
-    }
-    guard.unlock().await.unwrap();
-    for taking in [first, third, fourth] {
-        served("granted", taking).await.0.unlock().await.unwrap();
-    }
-    nothing_is_left(&bed).await;
-}
-
-pub(crate) async fn a_grant_moves_nobodys_deadline(bed: Bed) {
-    let client = bed.client().await;
-    let guard = client.fair_lock("x").lock().await.unwrap();
-    let mut takings = Vec::new();
-    for _ in 0..3 {
-        takings.push(queued(&bed, &client).await);
-    }
-    let before = deadlines(&bed);
-    guard.unlock().await.unwrap();
-    let mut takings = takings.into_iter();
-    let (guard, _) = served("the first", takings.next().expect("three")).await;
-    assert_eq!(deadlines(&bed).len(), 2);
-    for (owner, at) in &before {
-        if let Some(now) = deadline(&bed, owner) {
-            assert!(now >= *at, "{owner}: {at} became {now}");
-        }
-    }
-    guard.unlock().await.unwrap();
-    for taking in takings {
-        served("granted", taking).await.0.unlock().await.unwrap();
-    }
-}
-
 pub(crate) async fn dead_places_cost_one_claim_together(bed: Bed) {
     let claim = bed.lease(300);
     let client = bed.builder().fair_claim(claim).connect().await.unwrap();

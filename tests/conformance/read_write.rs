@@ -4,9 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::SeqCst};
 use std::time::Duration;
 
-use futures::FutureExt;
-use futures::future::join_all;
-use leasehold::{Client, Error, HoldState, Lease, LockGuard, Owner};
+use leasehold::{Client, Error, HoldState, Lease, LockGuard};
 use leasehold_testbed::{Bed, eventually, in_turns, ms, release, timed, waiting};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
@@ -115,23 +113,6 @@ pub(crate) async fn the_lease_falls_back_to_what_is_left_of_the_first_read(bed: 
     nothing_is_left(&bed).await;
 }
 
-pub(crate) async fn readers_come_in_when_a_writers_lease_ends(bed: Bed) {
-    let (one, other) = (bed.client().await, bed.client().await);
-    let lease = bed.span(400);
-    let start = Instant::now();
-    write(&one, Lease::Fixed(lease)).await.unwrap().forget();
-    let readings = [reader(&one), reader(&other)];
-    for reading in readings {
-        let guard = timed("at the lease's end", reading)
-            .await
-            .0
-            .unwrap()
-            .unwrap();
-        about(&bed, start.elapsed(), lease);
-        guard.check().unwrap();
-    }
-}
-
 pub(crate) async fn many_readers_hold_longer_than_a_lease(bed: Bed) {
     let lease = bed.lease(300);
     let clients = [
@@ -171,63 +152,6 @@ pub(crate) async fn nested_reads_leave_no_entry(bed: Bed) {
     }
     sleep(bed.lease(500)).await;
     assert_eq!(bed.number(&["DBSIZE"]), 0, "nothing is renewed any more");
-}
-
-pub(crate) async fn a_tagged_name_works_for_both_sides(bed: Bed) {
-    let (client, elsewhere) = (&bed.client().await, &bed.client().await);
-    let cycles = (0..10).map(|number| async move {
-        let client = if number % 2 == 0 { client } else { elsewhere };
-        let lock = client.read_write_lock("{test}:abc:key");
-        for _ in 0..10 {
-            lock.read().lock().await.unwrap().unlock().await.unwrap();
-        }
-    });
-    join_all(cycles).await;
-    let lock = client
-        .read_write_lock("{test}:abc:key")
-        .owned_by(&Owner::new());
-    let writing = lock.write().lock().await.unwrap();
-    let reading = lock.read().lock().await.unwrap();
-    assert!(
-        bed.list(&["KEYS", "*"])
-            .iter()
-            .all(|key| key.starts_with("{test}:abc:key"))
-    );
-    reading.unlock().await.unwrap();
-    writing.unlock().await.unwrap();
-    nothing_is_left(&bed).await;
-}
-
-pub(crate) async fn nested_writes_do_not_add_up(bed: Bed) {
-    let (one, other) = (bed.client().await, bed.client().await);
-    let lock = one.read_write_lock("x").owned_by(&Owner::new());
-    let outer = lock
-        .write()
-        .try_lock_now(Lease::Fixed(ms(20_000)))
-        .await
-        .unwrap();
-    let inner = lock
-        .write()
-        .try_lock_now(Lease::Fixed(ms(1000)))
-        .await
-        .unwrap();
-    assert!(
-        (15_000..=20_000).contains(&bed.left("x")),
-        "{}",
-        bed.left("x")
-    );
-    bed.in_vain(async || write(&other, Lease::Fixed(ms(1000))).await)
-        .await;
-    inner.unlock().await.unwrap();
-    assert!(
-        (15_000..=20_000).contains(&bed.left("x")),
-        "{}",
-        bed.left("x")
-    );
-    bed.in_vain(async || write(&other, Lease::Fixed(ms(1000))).await)
-        .await;
-    outer.unlock().await.unwrap();
-    release(write(&other, Lease::Fixed(ms(9000))).await).await;
 }
 
 pub(crate) async fn waiting_readers_come_in_together(bed: Bed) {
@@ -360,47 +284,6 @@ pub(crate) async fn a_renewal_shortens_no_other_readers_lease(bed: Bed) {
     short.unlock().await.unwrap();
     assert!(bed.left("x") > 40_000, "{}", bed.left("x"));
     long.unlock().await.unwrap();
-    nothing_is_left(&bed).await;
-}
-
-pub(crate) async fn a_dropped_reader_leaves_nothing(bed: Bed) {
-    let (one, other) = (bed.client().await, bed.client().await);
-    let holder = one.read_write_lock("x").owned_by(&Owner::new());
-    let writing = holder.write().lock().await.unwrap();
-    let under = holder.read().lock().await.unwrap();
-    let settled = async |client: &Client| {
-        eventually("settled", async || {
-            let stats = client.stats();
-            (stats.waiting, stats.listeners, stats.releases_pending) == (0, 0, 0)
-        })
-        .await;
-        assert_eq!(
-            (bed.number(&["HLEN", "x"]), bed.number(&["DBSIZE"])),
-            (3, 2)
-        );
-    };
-    for polls in 0..20 {
-        let lock = other.read_write_lock("x");
-        let mut reading = Box::pin(lock.read().lock());
-        for _ in 0..polls {
-            assert!(reading.as_mut().now_or_never().is_none());
-            tokio::task::yield_now().await;
-        }
-        drop(reading);
-        settled(&other).await;
-        // A reader that is admitted beside its owner's write hold.
-        let mut reading = Box::pin(holder.read().lock());
-        for _ in 0..polls {
-            if reading.as_mut().now_or_never().is_some() {
-                break;
-            }
-            tokio::task::yield_now().await;
-        }
-        drop(reading);
-        settled(&one).await;
-    }
-    writing.unlock().await.unwrap();
-    under.unlock().await.unwrap();
     nothing_is_left(&bed).await;
 }
 

@@ -2,17 +2,12 @@
 //! permits or got no reply.
 
 use std::fmt::Debug;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 
 use futures::future::{join_all, try_join_all};
 use leasehold::{Client, Error, Lease, Semaphore, SemaphorePermit};
 use leasehold_testbed::{Bed, SOON, eventually, ms, timed, waiting};
 use tokio::time::{Instant, sleep};
-
-/// The most that Java can ask for.
-const JAVAS_MOST: u32 = 2_147_483_647;
 
 pub(crate) async fn set(client: &Client, name: &str, permits: u32) -> Semaphore {
     let semaphore = client.semaphore(name);
@@ -50,55 +45,6 @@ pub(crate) async fn while_waiting<T>(
         then.await;
     });
     done.0
-}
-
-pub(crate) async fn a_waiter_for_two_needs_two(bed: Bed) {
-    let (one, other) = (bed.client().await, bed.client().await);
-    let semaphore = set(&one, "s", 1).await;
-    let waiter = other.semaphore("s");
-    let first = semaphore.acquire(1).await.unwrap();
-    let two = while_waiting(&other, 1, waiter.acquire(2), async {
-        first.release().await.unwrap();
-        // One permit is available now, which is too few.
-        eventually("woken", async || other.stats().wakes_in_vain == 1).await;
-        assert_eq!(semaphore.available().await.unwrap(), 1);
-        assert_eq!(other.stats().waiting, 1);
-        semaphore.add_permits(1).await.unwrap();
-    });
-    let two = two.await.unwrap();
-    assert_eq!(
-        (two.permits(), semaphore.available().await.unwrap()),
-        (2, 0)
-    );
-}
-
-pub(crate) async fn zero_permits_need_no_call(bed: Bed) {
-    let client = bed.client().await;
-    let semaphore = client.semaphore("s");
-    let before = client.stats().calls;
-    let none = semaphore.acquire(0).await.unwrap();
-    assert!(none.guard().is_none());
-    none.release().await.unwrap();
-    semaphore
-        .try_acquire(0, Duration::ZERO)
-        .await
-        .unwrap()
-        .forget();
-    semaphore.add_permits(0).await.unwrap();
-    assert_eq!(client.stats().calls, before);
-    assert_eq!(bed.number(&["DBSIZE"]), 0);
-}
-
-pub(crate) async fn added_permits_make_a_semaphore(bed: Bed) {
-    let client = bed.client().await;
-    let semaphore = client.semaphore("s");
-    semaphore.add_permits(1).await.unwrap();
-    assert_eq!(bed.command(&["GET", "s"]), "1");
-    semaphore.add_permits(2).await.unwrap();
-    let all = semaphore.try_acquire(3, Duration::ZERO).await.unwrap();
-    assert_eq!(semaphore.available().await.unwrap(), 0);
-    all.release().await.unwrap();
-    assert_eq!(semaphore.available().await.unwrap(), 3);
 }
 
 /// Redisson adds permits at any time, so the number that was set refuses nobody.
@@ -240,67 +186,6 @@ pub(crate) async fn a_release_does_not_make_a_deleted_semaphore_again(bed: Bed) 
     drop(held);
     eventually("released", async || !bed.exists("leasehold_semaphore:{s}")).await;
     assert!(!bed.exists("s"));
-}
-
-/// A number that is read and written a little later, so that two at once lose a step.
-pub(crate) async fn step(number: &AtomicU64) {
-    let before = number.load(SeqCst);
-    tokio::task::yield_now().await;
-    number.store(before + 1, SeqCst);
-}
-
-pub(crate) async fn one_permit_excludes(bed: Bed) {
-    let number = Arc::new(AtomicU64::new(0));
-    let first = bed.client().await;
-    set(&first, "s", 1).await;
-    let mut tasks = Vec::new();
-    for _ in 0..4 {
-        let client = bed.client().await;
-        for _ in 0..4 {
-            let (semaphore, number) = (client.semaphore("s"), number.clone());
-            tasks.push(tokio::spawn(async move {
-                for _ in 0..10 {
-                    let permit = semaphore.acquire(1).await.unwrap();
-                    step(&number).await;
-                    permit.release().await.unwrap();
-                }
-            }));
-        }
-    }
-    for done in join_all(tasks).await {
-        done.unwrap();
-    }
-    assert_eq!(number.load(SeqCst), 160);
-    assert_eq!(first.semaphore("s").available().await.unwrap(), 1);
-    assert!(!bed.exists("leasehold_semaphore:{s}"));
-}
-
-pub(crate) async fn small_and_huge_acquisitions_all_complete(bed: Bed) {
-    let clients = [bed.client().await, bed.client().await];
-    set(&clients[0], "s", JAVAS_MOST).await;
-    let tasks = (0..12_usize).map(|number| {
-        let semaphore = clients[number % 2].semaphore("s");
-        let permits = if number % 3 == 0 { JAVAS_MOST } else { 1 };
-        tokio::spawn(async move {
-            for _ in 0..5 {
-                semaphore
-                    .acquire(permits)
-                    .await
-                    .unwrap()
-                    .release()
-                    .await
-                    .unwrap();
-            }
-        })
-    });
-    let (done, _) = timed("all done", join_all(tasks)).await;
-    for done in done {
-        done.unwrap();
-    }
-    assert_eq!(
-        clients[0].semaphore("s").available().await.unwrap(),
-        i64::from(JAVAS_MOST)
-    );
 }
 
 async fn all_get_one(bed: &Bed, clients: &[Client], message: impl AsyncFnOnce()) {

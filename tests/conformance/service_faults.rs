@@ -4,52 +4,12 @@ use std::time::Duration;
 
 use leasehold::settings::Durability;
 use leasehold::{EmbeddedRedis, Ended, Error, HoldState, Lease, LockGuard, LossReason};
-use leasehold_testbed::{Bed, Place, eventually, ms, release, soon, timed, until_certain};
+use leasehold_testbed::{Bed, eventually, ms, release, soon, timed, until_certain};
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::faulty_connection::FaultyConnection;
 use crate::for_each_kind::for_each_exclusive_kind;
 
 const GONE: Ended = Ended::Lost(LossReason::Gone);
-
-pub(crate) async fn a_call_whose_reply_is_lost_may_have_taken_the_lock(bed: Bed) {
-    let other = bed.client().await;
-    let (client, connection) = FaultyConnection::with_lease(&bed, bed.lease(3000)).await;
-    // The scripts are loaded, so that the call itself is lost.
-    release(client.lock("a").lock().await).await;
-    let lock = client.lock("a");
-    let asks = tokio::spawn(async move { lock.try_lock_now(Lease::Renewed).await });
-    match &bed.place {
-        Place::Embedded(redis) => redis.lose_next_reply(),
-        Place::Server(..) => {
-            connection.lose_replies();
-            eventually("it runs", async || bed.exists("a")).await;
-            connection.reconnect();
-        }
-    }
-    let refused = timed("answered", asks).await.0.unwrap().unwrap_err();
-    assert!(matches!(refused, Error::Unknown { .. }), "{refused}");
-    // The client gives back what the call took, long before the lease ends.
-    let (next, waited) = timed("given back", other.lock("a").lock()).await;
-    assert!(waited < bed.lease(3000), "{waited:?}");
-    release(next).await;
-}
-
-pub(crate) async fn a_grant_with_too_few_copies_is_refused_and_undone(bed: Bed) {
-    if let Place::Embedded(redis) = &bed.place {
-        redis.set_replicas(0);
-    }
-    // More replicas than any deployment of these tests has.
-    let copies = Durability::replicas(9).within(ms(100));
-    let client = bed.builder().durability(copies).connect().await.unwrap();
-    let refused = client.lock("a").try_lock_now(Lease::Renewed).await;
-    let refused = refused.unwrap_err();
-    assert!(
-        matches!(refused, Error::NotDurable { wanted: 9, .. }),
-        "{refused}"
-    );
-    timed("undone", bed.until_gone("a")).await;
-}
 
 /// A client with this many copies, and a held lock of it.
 async fn durable(redis: &EmbeddedRedis, copies: Durability) -> LockGuard {
@@ -171,23 +131,6 @@ async fn a_reply_that_is_too_late_is_unknown() {
     until_certain(&guard).await;
     release(client.lock("a").lock().await).await;
     guard.unlock().await.unwrap();
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_restart_without_data_ends_every_hold_and_lets_a_waiter_in() {
-    for_each_exclusive_kind(async |kind| {
-        let redis = EmbeddedRedis::new();
-        let (one, other) = (redis.client(), redis.client());
-        let guard = kind.lock(&one, "a").lock().await.unwrap();
-        let waiter = kind.lock(&other, "a");
-        let waiter = tokio::spawn(async move { waiter.lock().await });
-        sleep(ms(50)).await;
-        redis.restart_empty();
-        assert_eq!(timeout(ms(1000), guard.ended()).await, Ok(GONE));
-        let next = timed("the waiter goes on", waiter).await.0.unwrap();
-        next.unwrap().unlock().await.unwrap();
-    })
-    .await;
 }
 
 #[tokio::test(start_paused = true)]

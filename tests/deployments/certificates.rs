@@ -1,8 +1,8 @@
 //! Which certificates are accepted on both sides of a server's TLS port.
 
-use leasehold::settings::{Credentials, TlsOptions};
+use leasehold::settings::TlsOptions;
 use leasehold::{Client, Error};
-use leasehold_testbed::{Authority, Folder, Issued, LIMIT, Secure, eventually, ms, release};
+use leasehold_testbed::{Authority, Folder, Issued, LIMIT, Secure, eventually, ms};
 use tokio::time::{Instant, sleep};
 
 const SERVER: &str = "localhost";
@@ -209,30 +209,6 @@ async fn the_server_name_replaces_the_host_in_certificates() {
             .await
             .unwrap();
     }
-}
-
-/// The nodes are found by the client, and have the certificates and the logins of all.
-#[tokio::test]
-async fn the_nodes_of_a_cluster_are_reached_with_certificate_and_login() {
-    let authorities = Authorities::new();
-    let shown = authorities.servers.issue(SERVER);
-    let secure = Secure::start_cluster(&shown, Some(&authorities.clients));
-    secure
-        .server
-        .command(&["ACL", "SETUSER", "ann", "on", ">p@ss", "~*", "&*", "+@all"]);
-    let options = showing(authorities.options(), &authorities.clients.issue("client"));
-    let client = Client::builder(&format!("rediss-cluster://{SERVER}:{}", secure.port))
-        .tls(options)
-        .credentials(Credentials::new("ann", "p@ss"))
-        .connect_timeout(LIMIT)
-        .command_timeout(LIMIT)
-        .connect()
-        .await
-        .unwrap();
-    for name in ["a", "b", "c"] {
-        release(client.lock(name).lock().await).await;
-    }
-    assert!(secure.server.clients("user=ann").len() >= 3);
 }
 
 #[tokio::test]

@@ -123,7 +123,7 @@ impl Contenders {
         let doubles = std::mem::take(&mut *self.shared.doubles.lock().expect("no panic"));
         for hold in doubles {
             let ended = timeout(LIMIT, hold.ended()).await.expect("lost");
-            assert_ne!(ended, Ended::HandedOn, "{hold:?}");
+            assert_ne!(ended, Ended::Forgotten, "{hold:?}");
         }
         for client in &self.clients {
             let is_idle = |stats: &Stats| stats.holds + stats.waiting == 0;

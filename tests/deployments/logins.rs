@@ -1,35 +1,14 @@
 //! Logins by a provider on a real server: passwords that change, tokens that expire, Unix sockets.
 
 use std::net::Ipv4Addr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use leasehold::settings::{Credentials, CredentialsFuture, CredentialsProvider};
-use leasehold::{Client, ClientBuilder, Error};
+use leasehold::settings::Credentials;
+use leasehold::{Client, ClientBuilder};
 use leasehold_testbed::{Connection, LIMIT, Server, connected, eventually, ms};
 use tokio::time::{Instant, sleep, timeout};
-
-/// Gives what the test sets.
-#[derive(Clone)]
-struct Vault(Arc<Mutex<Credentials>>);
-
-impl Vault {
-    fn with(credentials: Credentials) -> Self {
-        Vault(Arc::new(Mutex::new(credentials)))
-    }
-
-    fn set(&self, credentials: Credentials) {
-        *self.0.lock().expect("no panic") = credentials;
-    }
-}
-
-impl CredentialsProvider for Vault {
-    fn credentials(&self) -> CredentialsFuture<'_> {
-        let given = self.0.lock().expect("no panic").clone();
-        Box::pin(async { Ok(given) })
-    }
-}
 
 fn ann(password: &str) -> Credentials {
     Credentials::new("ann", password)
@@ -40,13 +19,6 @@ fn builder(server: &Server) -> ClientBuilder {
     Client::builder(&url)
         .connect_timeout(LIMIT)
         .command_timeout(LIMIT)
-}
-
-/// A server where `ann` has this password.
-fn server_of_ann(password: &str) -> Server {
-    let server = Server::start();
-    set_password(&server, password);
-    server
 }
 
 fn set_password(server: &Server, password: &str) {
@@ -63,78 +35,6 @@ fn set_password(server: &Server, password: &str) {
 
 fn logins(server: &Server) -> usize {
     server.clients("user=ann").len()
-}
-
-async fn until_answer(client: &Client, wanted: impl Fn(&Result<(), Error>) -> bool) {
-    let deadline = Instant::now() + LIMIT;
-    loop {
-        let outcome = client.ping().await;
-        if wanted(&outcome) {
-            return;
-        }
-        assert!(Instant::now() < deadline, "still {outcome:?}");
-        sleep(ms(2)).await;
-    }
-}
-
-#[tokio::test]
-async fn a_password_that_changed_is_used_at_the_next_login() {
-    let server = server_of_ann("one");
-    let vault = Vault::with(ann("one"));
-    let client = connected(builder(&server).credentials(vault.clone())).await;
-    let guard = client.lock("x").lock().await.unwrap();
-    assert_eq!(logins(&server), 3);
-    set_password(&server, "two");
-    client
-        .ping()
-        .await
-        .expect("the server keeps those who are logged in");
-    server.command(&["CLIENT", "KILL", "USER", "ann"]);
-    let refused = |outcome: &Result<(), Error>| {
-        matches!(outcome, Err(Error::Unavailable { cause, .. })
-            if cause.to_string().contains("WRONGPASS"))
-    };
-    until_answer(&client, refused).await;
-    vault.set(ann("two"));
-    until_answer(&client, Result::is_ok).await;
-    guard.unlock().await.expect("the hold outlived that");
-    eventually("all connections are back", async || logins(&server) == 3).await;
-}
-
-#[tokio::test]
-async fn a_wrong_password_of_the_provider_is_refused_like_that_of_a_url() {
-    let server = server_of_ann("right");
-    let refused = builder(&server)
-        .credentials(ann("hunter2"))
-        .connect()
-        .await
-        .map(drop);
-    let refused = refused.unwrap_err();
-    assert!(matches!(&refused, Error::Protocol { detail, .. } if detail.contains("WRONGPASS")));
-    assert!(
-        !format!("{refused:?} {refused}").contains("hunter2"),
-        "{refused:?}"
-    );
-    // What would have to be escaped in a URL.
-    let odd = "p@ss/w:rd %23#";
-    set_password(&server, odd);
-    builder(&server)
-        .credentials(ann(odd))
-        .connect()
-        .await
-        .unwrap()
-        .ping()
-        .await
-        .unwrap();
-    let function = || async { Ok(Credentials::new("ann", "p@ss/w:rd %23#")) };
-    builder(&server)
-        .credentials(function)
-        .connect()
-        .await
-        .unwrap()
-        .ping()
-        .await
-        .unwrap();
 }
 
 /// As with tokens: each is accepted for a while, and the password of one login is no good for the next.

@@ -5,12 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
-use futures::future::try_join_all;
 use leasehold::settings::{Credentials, ShardedPubSub};
 use leasehold::{Client, ClientBuilder, HoldState, Lease, Lock};
-use leasehold_testbed::{
-    Cluster, LIMIT, Reply, Server, Shape, command_stats, eventually, keyslot, until_certain,
-};
+use leasehold_testbed::{Cluster, LIMIT, Reply, Shape, command_stats, eventually, keyslot};
 use tokio::time::sleep;
 
 use crate::contenders::{held_and_waited_for, release_wakes_all};
@@ -156,47 +153,6 @@ async fn waiters_of_a_lost_connection_come_back() {
         eventually("all are subscribed again", async || channels() == 100).await;
     })
     .await;
-}
-
-/// The number of calls that verify these holds after their connections broke. All are due at once
-/// then, so the number does not depend on when they were taken.
-async fn verifications(client: &Client, names: &[String], nodes: &[&Server]) -> u64 {
-    let locks: Vec<_> = names.iter().map(|name| client.lock(name)).collect();
-    let guards = try_join_all(locks.iter().map(Lock::lock))
-        .await
-        .expect("free");
-    let before = client.stats();
-    for node in nodes {
-        node.command(&["CLIENT", "KILL", "TYPE", "normal"]);
-    }
-    let all = before.renewed + guards.len() as u64;
-    eventually("all are verified", async || client.stats().renewed >= all).await;
-    for guard in &guards {
-        until_certain(guard).await;
-    }
-    client.stats().calls - before.calls
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn renewals_of_a_cluster_are_one_call_each() {
-    let (server, cluster) = (Server::start(), masters_only());
-    let masters: Vec<_> = (0..3)
-        .map(|shard| cluster.node(cluster.master(shard)))
-        .collect();
-    // Pairs of one slot.
-    let names: Vec<_> = (0..1_500)
-        .map(|number| format!("{{{}}}:{number}", number / 2))
-        .collect();
-    for (url, nodes, calls) in [
-        // One call renews up to 500 holds.
-        (server.url(), vec![&server], 3),
-        (cluster.url(), masters, 1_500),
-    ] {
-        // No hold is renewed because of its lease.
-        let builder = Client::builder(&url).connect_timeout(LIMIT).lease(LONG);
-        let client = connect(builder.safety_poll(NO_POLL)).await;
-        assert_eq!(verifications(&client, &names, &nodes).await, calls, "{url}");
-    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

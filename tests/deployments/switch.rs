@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use leasehold::{Client, Error, HoldState, Lease, LossReason};
+use leasehold::{Client, HoldState, Lease, LossReason};
 use leasehold_testbed::{
     LIMIT, Sentinels, Server, assert_lost, command_stats, eventually, take_and_release,
     until_certain,
@@ -83,63 +83,6 @@ async fn a_hold_that_the_new_master_lacks_is_lost_at_once() {
     kept.unlock().await.expect("held");
 }
 
-/// Sentinels may replace the master again before its replicas have all its data.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_lost_hold_is_released_on_a_later_master_that_has_it() {
-    let sentinels = Sentinels::start();
-    let client = client(&sentinels).await;
-    let guard = client.lock("n").lock().await.expect("free");
-    let owner = guard.owner().to_owned();
-    sentinels.until_in_step();
-    on_replicas(&sentinels, &["DEL", "n"]);
-    let first = sentinels.failover();
-    eventually("lost", async || guard.state() == HoldState::Lost).await;
-    sentinels.until_followed(first);
-    on_replicas(&sentinels, &["HSET", "n", &owner, "1"]);
-    let second = sentinels.failover();
-    eventually("released", async || {
-        sentinels.server(second).command(&["EXISTS", "n"]).int() == 0
-    })
-    .await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_release_that_the_new_master_lacks_is_repeated() {
-    let sentinels = Sentinels::start();
-    let client = client(&sentinels).await;
-    let guard = client.lock("n").lock().await.expect("free");
-    let owner = guard.owner().to_owned();
-    guard.unlock().await.expect("held");
-    sentinels.until_in_step();
-    on_replicas(&sentinels, &["HSET", "n", &owner, "1"]);
-    let new = sentinels.failover();
-    eventually("released again", async || {
-        sentinels.server(new).command(&["EXISTS", "n"]).int() == 0
-    })
-    .await;
-}
-
-/// The field of a lock that was passed on differs from that of the released hold.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_take_over_that_the_new_master_lacks_is_repeated() {
-    let sentinels = Sentinels::start();
-    let client = client(&sentinels).await;
-    let lock = client.lock("n");
-    let guard = lock.lock().await.expect("free");
-    let first = guard.owner().to_owned();
-    let text = guard.hand_on().expect("held");
-    let second = lock.restore(&text).await.expect("handed on");
-    assert_ne!(second.owner(), first);
-    second.unlock().await.expect("held");
-    sentinels.until_in_step();
-    on_replicas(&sentinels, &["HSET", "n", &first, "1"]);
-    let new = sentinels.failover();
-    eventually("released again", async || {
-        sentinels.server(new).command(&["EXISTS", "n"]).int() == 0
-    })
-    .await;
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_sentinels_the_master_is_kept() {
     let mut sentinels = Sentinels::start();
@@ -153,21 +96,4 @@ async fn without_sentinels_the_master_is_kept() {
     }
     assert_eq!(guard.state(), HoldState::Held);
     guard.unlock().await.expect("held");
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn errors_name_what_the_sentinels_do_not_know() {
-    let sentinels = Sentinels::start();
-    let url = sentinels.url().replace("/locks", "/others");
-    let short = Duration::from_secs(3);
-    let refused = Client::builder(&url).connect_timeout(short).connect().await;
-    let text = format!("{:?}", refused.expect_err("no such master"));
-    assert!(text.contains("No such master"), "{text}");
-    let nobody = "redis-sentinel://127.0.0.1:1,127.0.0.1:2/locks";
-    let refused = Client::builder(nobody)
-        .connect_timeout(short)
-        .connect()
-        .await;
-    let refused = refused.expect_err("nobody there");
-    assert!(matches!(refused, Error::Unavailable { .. }), "{refused:?}");
 }

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use leasehold::{Client, Error, Lease, Lock, LockGuard};
 use leasehold_testbed::{
-    Borrowed, Deployment, KINDS, Kind, Outside, Reply, eventually_within, ms, release, within,
+    Borrowed, Deployment, KINDS, Kind, Outside, Reply, eventually_within, forget, ms, release,
+    within,
 };
 
 use crate::testbed::{
@@ -68,15 +69,13 @@ enum Scene {
     Unlock,
     /// `unlock` of an inner guard.
     UnlockInner,
-    /// `restore` of a hold that another client handed on; not of several locks.
-    TakeOver,
-    /// `restore` of a hold that this client handed on; not of several locks.
+    /// `restore` of a hold of a string lock that another client forgot.
     Restore,
     /// `extend` of a hold.
     Extend,
 }
 
-const SCENES: [Scene; 11] = [
+const SCENES: [Scene; 10] = [
     Scene::TryFree,
     Scene::LockFree,
     Scene::TryHeld,
@@ -85,7 +84,6 @@ const SCENES: [Scene; 11] = [
     Scene::Reenter,
     Scene::Unlock,
     Scene::UnlockInner,
-    Scene::TakeOver,
     Scene::Restore,
     Scene::Extend,
 ];
@@ -94,7 +92,7 @@ impl Scene {
     fn fits(self, kind: &Kind) -> bool {
         match self {
             Scene::Within | Scene::Reenter | Scene::UnlockInner => kind.reentrant,
-            Scene::TakeOver | Scene::Restore => kind.is_single(),
+            Scene::Restore => kind.name == "string",
             _ => true,
         }
     }
@@ -137,9 +135,8 @@ impl Stage {
         if kind.reentrant {
             drop(guard.reenter().await.expect("re-entered"));
         }
-        if kind.is_single() {
-            let text = guard.hand_on().expect("held");
-            release(lock.restore(&text).await).await;
+        if Scene::Restore.fits(&kind) {
+            release(lock.restore(&forget(guard)).await).await;
         } else {
             guard.unlock().await.expect("held");
         }
@@ -218,7 +215,7 @@ impl Stage {
                     .unwrap_or_else(|error| panic!("{what}: {error:?}"));
                 done
             }
-            Scene::TakeOver | Scene::Restore => self.restore(&what, scene, &lock, cut).await,
+            Scene::Restore => self.restore(&what, &lock, cut).await,
             Scene::Extend => self.extend(&what, &lock, cut).await,
         };
         self.settled(&what, &Reply::Array(vec![])).await;
@@ -246,24 +243,14 @@ impl Stage {
         done
     }
 
-    async fn restore(&self, what: &str, scene: Scene, lock: &Lock, cut: Cut) -> bool {
-        let from = if matches!(scene, Scene::TakeOver) {
-            &self.other
-        } else {
-            &self.client
-        };
-        let guard = self
-            .kind
-            .lock(from, lock.name())
-            .lock()
-            .await
-            .expect("free");
-        let text = guard.hand_on().expect("held");
-        let done = kept(what, cut.apply(lock.restore(&text)).await);
+    async fn restore(&self, what: &str, lock: &Lock, cut: Cut) -> bool {
+        let theirs = self.kind.lock(&self.other, lock.name());
+        let owner = forget(theirs.lock().await.expect("free"));
+        let done = kept(what, cut.apply(lock.restore(&owner)).await);
         if !done {
-            // A call that was never sent took nothing, so the text is still valid.
+            // A call that was never sent took nothing, so the hold is still there.
             paid(&self.client).await;
-            match lock.restore(&text).await {
+            match lock.restore(&owner).await {
                 Ok(guard) => drop(guard),
                 Err(Error::NotOwner { .. }) if !cut.begins_nothing() => {}
                 Err(error) => panic!("{what}: {error:?}"),

@@ -1,12 +1,9 @@
 //! Dropping a guard or a client never panics, never blocks, and leaves nothing behind.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
-use leasehold::{Client, Error, HoldState, Lease, LockGuard, LossReason};
-use leasehold_testbed::{
-    Borrowed, Deployment, Outside, connected, eventually_within, lost, ms, within,
-};
+use leasehold::{Client, HoldState, Lease};
+use leasehold_testbed::{Borrowed, Deployment, Outside, connected, eventually_within, ms, within};
 
 use crate::testbed::{
     GIVEN_UP, SILENCE, alone, at_rest, block_on, brisk, builder, hold, note, runtime, threads, turn,
@@ -78,57 +75,6 @@ fn a_guard_dropped_in_a_task_frees_the_key_at_once() {
         tokio::spawn(async move { timed("the drop", || drop(guard)) })
             .await
             .expect("no panic");
-        watch.freed("n").await;
-        at_rest(&client, LIMIT).await;
-    });
-}
-
-#[test]
-fn a_guard_dropped_with_an_aborted_task_frees_the_key_at_once() {
-    alone(LIMIT, async {
-        let server = Borrowed::take();
-        let mut watch = Watch::new(&server).await;
-        let client = patient(&server.url()).await;
-        let guard = hold(&client, "n").await;
-        let task = tokio::spawn(async move {
-            let _guard = guard;
-            std::future::pending::<()>().await;
-        });
-        tokio::task::yield_now().await;
-        task.abort();
-        assert!(task.await.is_err_and(|error| error.is_cancelled()));
-        watch.freed("n").await;
-        at_rest(&client, LIMIT).await;
-    });
-}
-
-#[test]
-fn a_guard_dropped_on_a_plain_thread_frees_the_key_at_once() {
-    alone(LIMIT, async {
-        let server = Borrowed::take();
-        let mut watch = Watch::new(&server).await;
-        let client = patient(&server.url()).await;
-        let guard = hold(&client, "n").await;
-        let thread = std::thread::spawn(move || timed("the drop", || drop(guard)));
-        assert!(thread.join().is_ok(), "no panic");
-        watch.freed("n").await;
-        at_rest(&client, LIMIT).await;
-    });
-}
-
-#[test]
-fn a_guard_dropped_while_unwinding_frees_the_key_at_once() {
-    alone(LIMIT, async {
-        let server = Borrowed::take();
-        let mut watch = Watch::new(&server).await;
-        let client = patient(&server.url()).await;
-        let guard = hold(&client, "n").await;
-        let caught = catch_unwind(AssertUnwindSafe(move || {
-            let _guard: LockGuard = guard;
-            // Without the panic message in the test's output.
-            std::panic::resume_unwind(Box::new("on purpose"));
-        }));
-        assert!(caught.is_err());
         watch.freed("n").await;
         at_rest(&client, LIMIT).await;
     });
@@ -314,122 +260,5 @@ fn a_client_whose_runtime_ended_leaves_no_connection_and_no_thread() {
             server.clients("name=leasehold:").is_empty()
         })
         .await;
-    });
-}
-
-#[test]
-fn shutdown_releases_all_holds_and_ends_all_waits() {
-    alone(LIMIT, async {
-        let server = Borrowed::take();
-        let other = patient(&server.url()).await;
-        let client = patient(&server.url()).await;
-        let mut outside = Outside::of(&server);
-        let (mut guards, mut foreign, mut waiters) = (Vec::new(), Vec::new(), Vec::new());
-        for number in 0..100 {
-            guards.push(hold(&client, &format!("held{number}")).await);
-        }
-        for number in 0..50 {
-            foreign.push(hold(&other, &format!("foreign{number}")).await);
-        }
-        // Half of the waiters wait behind their own client, half behind another.
-        for number in 0..100 {
-            let name = if number < 50 {
-                format!("foreign{number}")
-            } else {
-                format!("held{number}")
-            };
-            let lock = client.lock(name);
-            waiters.push(tokio::spawn(async move { lock.lock().await.map(drop) }));
-        }
-        eventually_within(LIMIT, "all queued", async || client.stats().waiting == 100).await;
-        let started = Instant::now();
-        client
-            .shutdown(Duration::from_secs(5))
-            .await
-            .expect("redis confirms all");
-        let took = started.elapsed();
-        assert!(took < Duration::from_secs(4), "{took:?}");
-        assert_eq!(outside.keys(), 50, "only the other client's are left");
-        for waiter in waiters {
-            let outcome = within(AT_ONCE, "a waiter", waiter).await.expect("no panic");
-            assert!(matches!(outcome, Err(Error::Closed)), "{outcome:?}");
-        }
-        for guard in &guards {
-            assert_eq!(
-                within(AT_ONCE, "lost", lost(guard)).await,
-                LossReason::Closed
-            );
-            assert!(matches!(guard.check(), Err(Error::Lost { .. })));
-        }
-        let refused = client.lock("n").lock().await;
-        assert!(matches!(refused, Err(Error::Closed)), "{refused:?}");
-        let refused = client.lock("n").is_locked().await;
-        assert!(matches!(refused, Err(Error::Closed)), "{refused:?}");
-        timed("the guards' drop", || drop(guards));
-        at_rest(&client, AT_ONCE).await;
-        let (name, of_each) = ("name=leasehold:", 3 * server.primaries());
-        eventually_within(LIMIT, "only the other's connections", async || {
-            server.clients(name).len() == of_each
-        })
-        .await;
-        for guard in foreign {
-            guard
-                .unlock()
-                .await
-                .expect("the other client is not touched");
-        }
-        note(&format!("shutdown with 100 held and 100 waiting: {took:?}"));
-    });
-}
-
-#[test]
-fn shutdown_of_a_client_whose_server_is_silent_ends_at_its_deadline() {
-    alone(LIMIT, async {
-        for deadline in [ms(200), ms(2_500)] {
-            let server = Borrowed::take();
-            let proxy = server.line();
-            let client = patient(proxy.url()).await;
-            let guard = hold(&client, "n").await;
-            proxy.half_open();
-            let started = Instant::now();
-            let outcome = client.shutdown(deadline).await;
-            let took = started.elapsed();
-            assert!(matches!(outcome, Err(Error::Unknown { .. })), "{outcome:?}");
-            assert!(took >= deadline && took < deadline + NOISE, "{took:?}");
-            drop(guard);
-            timed("the drop", || drop(client));
-        }
-    });
-}
-
-#[test]
-fn shutdown_waits_for_a_server_that_answers_before_its_deadline() {
-    alone(LIMIT, async {
-        let server = Borrowed::take();
-        let proxy = server.line();
-        let client = brisk(proxy.url()).connect().await.expect("connects");
-        let _guard = hold(&client, "n").await;
-        proxy.half_open();
-        let silence = async {
-            tokio::time::sleep(ms(2_500)).await;
-            proxy.pass();
-        };
-        let (outcome, ()) = tokio::join!(client.shutdown(LIMIT), silence);
-        outcome.expect("released");
-        assert!(!Outside::of(&server).exists("n"));
-    });
-}
-
-#[test]
-fn shutdown_twice_and_from_several_tasks_is_one_shutdown() {
-    alone(LIMIT, async {
-        let server = Borrowed::take();
-        let client: Client = patient(&server.url()).await;
-        let _guard = hold(&client, "n").await;
-        let deadline = Duration::from_secs(5);
-        let outcomes = futures::future::join_all((0..8).map(|_| client.shutdown(deadline))).await;
-        assert!(outcomes.iter().all(Result::is_ok), "{outcomes:?}");
-        client.shutdown(deadline).await.expect("again");
-        assert!(!Outside::of(&server).exists("n"));
     });
 }

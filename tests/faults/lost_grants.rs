@@ -4,7 +4,7 @@ use std::fmt::Debug;
 use std::time::{Duration, Instant};
 
 use leasehold::{Error, Lease};
-use leasehold_testbed::{KINDS, Kind, Reply, eventually_within, holds, ms, within};
+use leasehold_testbed::{KINDS, Kind, Reply, eventually_within, forget, holds, ms, within};
 
 use crate::lost_replies::Testbed;
 use crate::testbed::alone;
@@ -179,34 +179,6 @@ fn a_lost_re_entry_of_any_sort_leaves_the_outer_hold() {
 }
 
 #[test]
-fn a_lost_take_over_of_any_kind_is_unknown_and_undone() {
-    for_each_kind(&async |kind, testbed| {
-        if !kind.is_single() {
-            return;
-        }
-        let (giver, taker) = (
-            kind.lock(&testbed.rival, "n"),
-            kind.lock(&testbed.client, "n"),
-        );
-        let text = giver.lock().await.expect("free").hand_on().expect("held");
-        // Load the script.
-        let guard = taker.restore(&text).await.expect("still there");
-        let text = guard.hand_on().expect("held");
-        testbed.proxy.swallow_replies();
-        assert_unknown(kind, &taker.restore(&text).await);
-        testbed.proxy.pass();
-        eventually_within(HEALED, "undone", async || nothing_is_left(testbed)).await;
-        rival_takes(testbed, kind).await;
-        let late = giver.restore(&text).await;
-        assert!(
-            matches!(late, Err(Error::NotOwner { .. })),
-            "{}: {late:?}",
-            kind.name
-        );
-    });
-}
-
-#[test]
 fn a_lost_release_of_any_kind_is_repeated_and_harms_nobody() {
     for_each_kind(&async |kind, testbed| {
         let guard = kind
@@ -225,6 +197,29 @@ fn a_lost_release_of_any_kind_is_repeated_and_harms_nobody() {
             .expect("no panic");
         let told = matches!(outcome, Ok(()) | Err(Error::Unknown { .. }));
         assert!(told, "{}: {outcome:?}", kind.name);
+    });
+}
+
+#[test]
+fn a_lost_restore_is_unknown_and_undone() {
+    alone(LIMIT, async {
+        let mut testbed = Testbed::new().await;
+        let (giver, taker) = (
+            testbed.rival.string_lock("n"),
+            testbed.client.string_lock("n"),
+        );
+        let owner = forget(giver.lock().await.expect("free"));
+        // Load the script.
+        taker.restore(&owner).await.expect("still there").forget();
+        testbed.proxy.swallow_replies();
+        let outcome = taker.restore(&owner).await;
+        let told = matches!(&outcome, Err(error @ Error::Unknown { .. }) if error.may_be_held());
+        assert!(told, "{outcome:?}");
+        testbed.proxy.pass();
+        let undone = async || nothing_is_left(&mut testbed);
+        eventually_within(HEALED, "undone", undone).await;
+        let late = giver.restore(&owner).await;
+        assert!(matches!(late, Err(Error::NotOwner { .. })), "{late:?}");
     });
 }
 

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use leasehold::{Error, HoldState, Stats};
+use leasehold::{Error, HoldState};
 use leasehold_testbed::{KINDS, Server, connected, eventually_within, lost, ms, within};
 
 use crate::testbed::{alone, at_rest, brisk};
@@ -46,44 +46,6 @@ fn holds_of_every_kind_are_lost_and_later_ones_are_renewed() {
         for guard in guards {
             guard.unlock().await.expect("renewed until now");
         }
-        at_rest(&client, LIMIT).await;
-    });
-}
-
-#[test]
-fn waiters_of_every_kind_are_served_after_it() {
-    alone(LIMIT, async {
-        let mut server = Server::start();
-        let make = || brisk(&server.url()).lease(LEASE).connect();
-        let (holder, client) = (
-            make().await.expect("connects"),
-            make().await.expect("connects"),
-        );
-        let kinds = KINDS.into_iter().filter(|kind| kind.exclusive);
-        let (mut guards, mut takings) = (Vec::new(), Vec::new());
-        for kind in kinds {
-            guards.push(kind.lock(&holder, kind.name).lock().await.expect("free"));
-            for _ in 0..3 {
-                let lock = kind.lock(&client, kind.name);
-                takings.push(tokio::spawn(
-                    async move { lock.lock().await?.unlock().await },
-                ));
-            }
-        }
-        // Waiters of a quorum are refused by two of three servers, and are in no local queue while
-        // they pause.
-        let asking = KINDS.iter().filter(|kind| kind.quorum).count() as u64 * 3;
-        let waiting = takings.len() as u64 - asking;
-        let wait = |stats: Stats| stats.waiting >= waiting && stats.timed_out >= asking * 2;
-        eventually_within(LIMIT, "all queued", async || wait(client.stats())).await;
-        server.restart();
-        for taking in takings {
-            within(LIMIT, "granted", taking)
-                .await
-                .expect("no panic")
-                .expect("held");
-        }
-        drop(guards);
         at_rest(&client, LIMIT).await;
     });
 }

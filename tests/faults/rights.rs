@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use leasehold::{Client, Error, Lease, Lock};
-use leasehold_testbed::{Outside, Reply, Server, eventually_within, ms};
+use leasehold_testbed::{Outside, Reply, Server, eventually_within, forget, ms};
 
 use crate::testbed::beside;
 
@@ -65,8 +65,7 @@ async fn everything(a: &Client, b: &Client, outside: &mut Outside) -> Result<(),
             taken?.unlock().await
         });
     unlocked?;
-    let text = taken_over?.hand_on()?;
-    drop(held.restore(&text).await?);
+    taken_over?.unlock().await?;
     let hour = Lease::Fixed(Duration::from_secs(3600));
     let forced = a.lock("orders:2").try_lock(ms(0), hour).await?;
     eventually_within(LIMIT, "it hears of a forced release", async || {
@@ -232,25 +231,6 @@ async fn tell(a: &Client, b: &Client) -> Result<(), Error> {
     Ok(())
 }
 
-/// A waiter that holds a lock, and waits for so long that its client says so.
-async fn wait_for_long(a: &Client, b: &Client, outside: &mut Outside) -> Result<(), Error> {
-    let held = a.lock("orders:wanted").lock().await?;
-    let outer = b.lock("orders:held").lock().await?;
-    let wanted = b.lock("orders:wanted");
-    let unlock = async {
-        eventually_within(LIMIT, "it is said", async || {
-            outside.exists("leasehold_waits")
-        })
-        .await;
-        assert_eq!(a.deadlocks().await?, []);
-        held.unlock().await
-    };
-    let (taken, unlocked) = tokio::join!(wanted.lock(), unlock);
-    unlocked?;
-    taken?.unlock().await?;
-    outer.unlock().await
-}
-
 /// Everything that a client can do with the other kinds.
 async fn every_kind(a: &Client, b: &Client, outside: &mut Outside) -> Result<(), Error> {
     let kinds: [fn(&Client) -> Lock; 6] = [
@@ -266,10 +246,9 @@ async fn every_kind(a: &Client, b: &Client, outside: &mut Outside) -> Result<(),
     }
     lose_the_place(a, b, outside).await?;
     let guard = a.fenced_lock("orders:fenced").lock().await?;
-    a.set_fenced("orders:data", guard.token(), "x").await?;
-    let kept = a.fenced_value("orders:data").with_keep(LIMIT);
-    kept.get(guard.token()).await?;
-    kept.set(guard.token(), "y").await?;
+    let string = a.string_lock("orders:string");
+    let owner = forget(string.lock().await?);
+    string.restore(&owner).await?.unlock().await?;
     let (ours, theirs) = (
         a.read_write_lock("orders:rw"),
         b.read_write_lock("orders:rw"),
@@ -289,7 +268,6 @@ async fn every_kind(a: &Client, b: &Client, outside: &mut Outside) -> Result<(),
     other.unlock().await?;
     count(a, b).await?;
     tell(a, b).await?;
-    wait_for_long(a, b, outside).await?;
     let found = b.locks("orders:*").await?;
     assert!(
         found.iter().any(|lock| lock.key == "orders:fenced"),

@@ -152,32 +152,3 @@ fn a_hold_whose_lease_ended_before_it_was_picked_up_is_not_granted() {
     let deadline = still.block_on(waiting).expect("no panic");
     assert!(deadline > goes_on, "its lease had ended");
 }
-
-/// Once, each grant was passed over after a second and asked for again, forever.
-#[test]
-fn a_runtime_that_polls_late_by_more_than_a_second_gets_a_free_lock() {
-    let _turn = turn();
-    let server = Borrowed::take();
-    let slow = Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .expect("a runtime");
-    let outcome = slow.block_on(async {
-        let client = connect(&server.url()).await;
-        for _ in 0..3 {
-            tokio::spawn(async {
-                loop {
-                    std::thread::sleep(ms(400));
-                    tokio::task::yield_now().await;
-                }
-            });
-        }
-        client
-            .lock("n")
-            .try_lock(LIMIT, Lease::Renewed)
-            .await
-            .map(drop)
-    });
-    slow.shutdown_background();
-    assert!(outcome.is_ok(), "{outcome:?}");
-}

@@ -1,7 +1,5 @@
 //! Nobody waits forever and nobody asks too often, whatever happens to messages and servers.
 
-use std::sync::Barrier;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -11,13 +9,10 @@ use leasehold_testbed::{
 };
 
 use crate::testbed::{
-    GIVEN_UP, LATE, SILENCE, alone, at_rest, beside, brisk, builder, connect, hold, note, runtime,
-    size, turn,
+    GIVEN_UP, LATE, SILENCE, alone, at_rest, brisk, builder, connect, hold, note, size,
 };
 
 const LIMIT: Duration = Duration::from_secs(60);
-/// The safety poll interval of `brisk`.
-const POLL: Duration = ms(300);
 /// A waiter with a lost message waits for a poll. Without the poll, the lease of 30 s would have to
 /// end.
 const WOKEN: Duration = ms(10_000);
@@ -79,95 +74,6 @@ fn a_waiter_whose_subscription_is_killed_is_woken() {
         note(&format!(
             "subscription killed at the unlock: woken after at most {longest:?}"
         ));
-        at_rest(&client, LIMIT).await;
-    });
-}
-
-#[test]
-fn a_waiter_whose_messages_are_swallowed_is_woken_by_the_safety_poll() {
-    alone(LIMIT, async {
-        let server = Borrowed::take();
-        let proxy = server.line();
-        let holder = connect(&server.url()).await;
-        // A silent connection is given up only after some seconds, so no reconnect wakes the
-        // waiter.
-        let client = brisk(proxy.url())
-            .command_timeout(ms(5_000))
-            .connect()
-            .await;
-        let client = client.expect("connects");
-        let mut longest = Duration::ZERO;
-        // On a channel that it already listens to, the waiter would ask only once.
-        for name in ["first", "second", "third"] {
-            let guard = hold(&holder, name).await;
-            let before = asked(&client);
-            let taking = waiter(&client, name).await;
-            // The second call follows the confirmation, which must not be swallowed.
-            eventually_within(LIMIT, "asked again", async || asked(&client) >= before + 2).await;
-            proxy.swallow_messages();
-            let reconnects = client.stats().reconnects;
-            guard.unlock().await.expect("held");
-            let started = Instant::now();
-            served("woken by the poll", WOKEN, taking).await;
-            longest = longest.max(started.elapsed());
-            assert_eq!(client.stats().reconnects, reconnects, "it was the poll");
-            proxy.pass();
-            // All of them, so that none comes back within the next wait.
-            let connections = 3 * server.primaries() as u64;
-            eventually_within(LIMIT, "reconnected", async || {
-                client.stats().reconnects >= reconnects + connections
-            })
-            .await;
-        }
-        note(&format!(
-            "messages swallowed: woken after at most {longest:?}, poll {POLL:?}"
-        ));
-        at_rest(&client, LIMIT).await;
-    });
-}
-
-#[test]
-fn a_waiter_is_woken_by_the_safety_poll_if_the_holder_may_not_publish() {
-    beside(LIMIT, async {
-        let server = Server::start();
-        let mut outside = Outside::of(&server);
-        outside.command(&[
-            "ACL", "SETUSER", "mute", "on", ">pw", "~*", "&*", "+@all", "-publish",
-        ]);
-        let url = format!("redis://mute:pw@127.0.0.1:{}", server.port());
-        let holder = connect(&url).await;
-        let client = brisk(&server.url()).connect().await.expect("connects");
-        for _ in 0..3 {
-            let guard = hold(&holder, "n").await;
-            let taking = waiter(&client, "n").await;
-            guard
-                .unlock()
-                .await
-                .expect("a release without a message is a release");
-            served("woken by the poll", WOKEN, taking).await;
-        }
-        at_rest(&client, LIMIT).await;
-    });
-}
-
-#[test]
-fn a_waiter_is_woken_when_a_holder_dies() {
-    beside(LIMIT, async {
-        let server = Borrowed::take();
-        let unpolled = connected(brisk(&server.url()).safety_poll(LIMIT)).await;
-        let client = brisk(&server.url()).connect().await.expect("connects");
-        let mut outside = Outside::of(&server);
-        // Left by a dead process: nobody will release it, and no poll comes within the test.
-        outside.command(&["HSET", "n", "somebody:1", "1"]);
-        outside.command(&["PEXPIRE", "n", "700"]);
-        let taking = waiter(&unpolled, "n").await;
-        served("after its lease", WOKEN, taking).await;
-        at_rest(&unpolled, LIMIT).await;
-        // A key without expiry is deleted by hand, and the poll finds out.
-        outside.command(&["HSET", "n", "somebody:1", "1"]);
-        let taking = waiter(&client, "n").await;
-        outside.command(&["DEL", "n"]);
-        served("after the deletion", WOKEN, taking).await;
         at_rest(&client, LIMIT).await;
     });
 }
@@ -345,119 +251,6 @@ fn all_waiters_of_a_restarted_server_get_their_turn_without_a_storm() {
 }
 
 #[test]
-fn a_dead_server_is_not_hammered() {
-    alone(LIMIT, async {
-        let server = Borrowed::take();
-        let proxy = server.line();
-        let client = brisk(proxy.url()).connect().await.expect("connects");
-        let holder = connect(&server.url()).await;
-        let _guard = hold(&holder, "n").await;
-        let takings: Vec<_> = (0..100)
-            .map(|_| {
-                let lock = client.lock("n");
-                tokio::spawn(async move { lock.lock().await.map(drop) })
-            })
-            .collect();
-        eventually_within(LIMIT, "all queued", async || client.stats().waiting == 100).await;
-        proxy.refuse();
-        proxy.cut();
-        let (before, calls) = (proxy.accepted(), client.stats().calls);
-        let started = Instant::now();
-        eventually_within(LIMIT, "three seconds of it", async || {
-            started.elapsed() > ms(3_000)
-        })
-        .await;
-        let (tries, calls) = (proxy.accepted() - before, client.stats().calls - calls);
-        note(&format!(
-            "100 waiters, 3 s without a server: {tries} connections, {calls} calls"
-        ));
-        let bound = 60 * server.primaries() as u64;
-        assert!(tries < bound, "{tries} connection attempts");
-        assert!(calls < 60, "{calls} calls");
-        takings.iter().for_each(tokio::task::JoinHandle::abort);
-        proxy.pass();
-        at_rest(&client, LIMIT).await;
-    });
-}
-
-/// The number of channels of a connection, by its line in CLIENT LIST.
-fn channels_of(line: &str) -> usize {
-    let number = |field| line.split(' ').find_map(|part| part.strip_prefix(field));
-    let numbers = ["sub=", "ssub="].into_iter().filter_map(number);
-    numbers
-        .map(|number| number.parse::<usize>().expect("a number"))
-        .sum()
-}
-
-#[test]
-fn waiters_of_many_names_share_one_connection() {
-    let waiters = size("LEASEHOLD_WAITERS", 2_000);
-    alone(LIMIT * 3, async move {
-        let server = Borrowed::take();
-        // No renewal comes within the test, because its commands would be counted.
-        let holder = builder(&server.url())
-            .command_timeout(LATE)
-            .lease(LIMIT * 10)
-            .connect();
-        let holder = holder.await.expect("the server answers");
-        let client = connect(&server.url()).await;
-        let mut outside = Outside::of(&server);
-        let holds = (0..waiters).map(|number| {
-            let lock = holder.lock(format!("n{number}"));
-            async move { lock.lock().await.expect("free") }
-        });
-        let guards = within(LIMIT, "all held", futures::future::join_all(holds)).await;
-        let started = Instant::now();
-        let takings: Vec<_> = (0..waiters)
-            .map(|number| {
-                let lock = client.lock(format!("n{number}"));
-                tokio::spawn(async move { lock.lock().await?.unlock().await })
-            })
-            .collect();
-        eventually_within(LIMIT, "all listen", async || {
-            client.stats().subscriptions == waiters as u64
-        })
-        .await;
-        let listening = started.elapsed();
-        eventually_within(LIMIT, "all asked again", async || {
-            asked(&client) >= 2 * waiters as u64
-        })
-        .await;
-        // A client that may be given a lock also listens on its own two channels.
-        let own = if server.is_cluster() { 0 } else { 2 };
-        eventually_within(LIMIT, "one connection of each server listens", async || {
-            let connections = server.clients(&format!(" name=leasehold:{} ", client.id()));
-            let channels = connections.iter().map(|line| channels_of(line));
-            let channels: Vec<_> = channels.filter(|&number| number > 0).collect();
-            let all: usize = channels.iter().sum();
-            channels.len() == server.primaries() && all == waiters + own
-        })
-        .await;
-        let idle = idle_requests(&server, &mut outside, waiters).await;
-        let started = Instant::now();
-        let releases = guards
-            .into_iter()
-            .map(|guard| async { guard.unlock().await });
-        let outcomes = within(LIMIT, "released", futures::future::join_all(releases)).await;
-        assert!(outcomes.iter().all(Result::is_ok));
-        for taking in takings {
-            within(LIMIT, "a turn", taking)
-                .await
-                .expect("no panic")
-                .expect("held");
-        }
-        let took = started.elapsed();
-        note(&format!(
-            "{waiters} names: all listen after {listening:?}, all served {took:?} after the \
-             releases began; waiting costs {idle} requests a second"
-        ));
-        assert!(took < LATE + ms(waiters as u64), "{took:?}");
-        at_rest(&client, Duration::from_secs(10)).await;
-        assert_eq!(outside.keys(), 0);
-    });
-}
-
-#[test]
 fn waiters_of_one_name_cost_redis_one_contender() {
     let waiters = size("LEASEHOLD_WAITERS", 2_000);
     alone(LIMIT * 3, async move {
@@ -538,36 +331,4 @@ async fn idle_requests(server: &Deployment, outside: &mut Outside, names: usize)
     let bound = 12 * server.primaries() as u64 + 4 * polls;
     assert!(rate <= bound, "{rate} requests a second while {names} wait");
     rate
-}
-
-/// Two threads try a free lock at the same moment: one gets it, the other is refused immediately.
-#[test]
-fn a_zero_wait_never_stands_in_line() {
-    let _turn = turn();
-    let (server, runtime) = (Borrowed::take(), runtime(2));
-    let client = runtime.block_on(connect(&server.url()));
-    let (start, end, waited) = (Barrier::new(2), Barrier::new(2), AtomicBool::new(false));
-    let take_turns = || {
-        for _ in 0..8_000 {
-            let lock = client.lock("n");
-            start.wait();
-            // The winner keeps the lock until the other has its reply.
-            let taken = runtime.block_on(async {
-                tokio::time::timeout(POLL * 20, lock.try_lock_now(Lease::Fixed(LIMIT))).await
-            });
-            waited.fetch_or(taken.is_err(), Ordering::SeqCst);
-            end.wait();
-            if let Ok(Ok(guard)) = taken {
-                runtime.block_on(guard.unlock()).expect("held");
-            }
-            if waited.load(Ordering::SeqCst) {
-                break;
-            }
-        }
-    };
-    thread::scope(|scope| {
-        scope.spawn(take_turns);
-        scope.spawn(take_turns);
-    });
-    assert!(!waited.into_inner(), "a zero wait waited for the holder");
 }

@@ -9,7 +9,6 @@
 
 mod contention;
 mod crowd;
-mod driver;
 mod exclusive;
 mod fair;
 mod fenced;

@@ -140,11 +140,6 @@ impl Redisson {
         eventually_within(DEADLINE, &parked, async || self.expect(&parked).await).await;
     }
 
-    /// Shuts the client down properly. Redisson does not release its locks then.
-    pub(crate) fn shutdown(&self) -> Reply<()> {
-        self.done("shutdown")
-    }
-
     /// Kills the JVM, like a crash.
     pub(crate) fn kill(&mut self) {
         self.child.kill().expect("kill");

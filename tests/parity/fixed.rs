@@ -1,9 +1,8 @@
 //! Conversions, errors and the sandbox, one by one. Texts must be equal to the letter.
 
-use leasehold_testbed::{Reply, Server, is_missing};
+use leasehold_testbed::{Server, is_missing};
 
 use crate::compare::{Letter, Numbers, Pair};
-use crate::scripts::headers;
 
 const SCRIPTS: &[&str] = &[
     // Results of scripts.
@@ -235,110 +234,4 @@ fn scripts_and_commands_of_the_list_agree() {
     }
     assert!(differences.is_empty(), "{}", differences.join("\n"));
     pair.compare_all().unwrap();
-}
-
-/// Scripts that pass a hold on. Random fields are rarely those of an existing hold.
-#[test]
-fn holds_that_are_passed_on_agree() {
-    if is_missing() {
-        return;
-    }
-    let server = Server::start();
-    let passing = headers()
-        .iter()
-        .filter(|header| header.name.ends_with("_take_over"));
-    let mut names = Vec::new();
-    for header in passing {
-        let mut pair = Pair::new(&server);
-        let mut run = |words: &[&str]| {
-            let reply = pair.step(words, Numbers::Leases).unwrap();
-            pair.compare_all().unwrap();
-            reply
-        };
-        run(&["hset", "k1", "mode", "read", "a", "1"]);
-        run(&["pexpire", "k1", "5000"]);
-        run(&["set", "k2", "7"]);
-        // Taken over, repeated with a shorter and with a longer lease, and by a client that comes
-        // too late.
-        for (from, owner, lease) in [
-            ("a", "b", "9000"),
-            ("a", "b", "100"),
-            ("a", "b", "60000"),
-            ("a", "c", "9000"),
-        ] {
-            let keys = ["k1", "k2", "k3"];
-            let number = header.keys.0.len();
-            let call = ["eval", header.text, &number.to_string()];
-            let reply = run(&[&call, &keys[..number], &[from, owner, lease]].concat());
-            assert_eq!(
-                reply == Reply::Nil,
-                owner == "c",
-                "{}: {reply:?}",
-                header.name
-            );
-        }
-        names.push(header.name);
-    }
-    assert!(
-        names.contains(&"read_take_over") && names.len() == 3,
-        "{names:?}"
-    );
-}
-
-/// The same for the scripts that leave a hold to its expiry.
-#[test]
-fn holds_that_linger_agree() {
-    if is_missing() {
-        return;
-    }
-    let server = Server::start();
-    let mut names = Vec::new();
-    for header in headers()
-        .iter()
-        .filter(|header| header.name.ends_with("_linger"))
-    {
-        let mut pair = Pair::new(&server);
-        let mut run = |words: &[&str]| {
-            let reply = pair.step(words, Numbers::Leases).unwrap();
-            pair.compare_all().unwrap();
-            reply
-        };
-        match header.keys.0[0].name.as_str() {
-            "string" => drop(run(&["set", "k1", "a", "px", "5000"])),
-            _ => drop(run(&["hset", "k1", "a", "1"])),
-        }
-        run(&["pexpire", "k1", "5000"]);
-        // A waiter that is next, one without a deadline before it.
-        run(&["rpush", "k2", "dead", "next"]);
-        run(&["zadd", "k3", "99999999999999", "next"]);
-        // Left to its expiry, repeated with another rest, and for another owner.
-        for (owner, rest) in [("a", "3000"), ("a", "4000"), ("b", "100")] {
-            let (keys, number) = (["k1", "k2", "k3"], header.keys.0.len());
-            let args = header.args.0.iter().map(|part| match part.name.as_str() {
-                "channel" => "c",
-                "publish" => "PUBLISH",
-                "rest_ms" => rest,
-                _ => owner,
-            });
-            let call = ["eval", header.text, &number.to_string()];
-            let reply = run(&[&call, &keys[..number], &args.collect::<Vec<_>>()].concat());
-            assert_eq!(
-                reply == Reply::Nil,
-                owner == "b",
-                "{}: {reply:?}",
-                header.name
-            );
-        }
-        names.push(header.name);
-    }
-    names.sort_unstable();
-    assert_eq!(
-        names,
-        [
-            "fair_linger",
-            "lock_linger",
-            "string_linger",
-            "write_linger"
-        ]
-    );
 }

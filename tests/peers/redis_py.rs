@@ -1,7 +1,7 @@
 //! What only redis-py's `Lock` has; what all libraries share is in `one_server`.
 
 use leasehold::{Ended, Lease, LossReason};
-use leasehold_testbed::{Server, assert_free, ms, no_expiry, soon, take_and_release};
+use leasehold_testbed::{Server, assert_free, forget, ms, no_expiry, soon, take_and_release};
 
 use crate::one_server::{Both, both};
 use crate::process::{Library, Process};
@@ -47,8 +47,7 @@ async fn pythons_extensions_are_respected() {
 #[tokio::test]
 async fn a_lock_of_ours_is_taken_over_by_python() {
     let both = with_python(5000).await;
-    let guard = both.lock.lock().await.unwrap();
-    let owner = guard.hand_on().unwrap();
+    let owner = forget(both.lock.lock().await.unwrap());
     both.peer.tell(&format!("adopt it {owner}")).await;
     assert!(both.peer.is("owned it").await);
     assert!(both.peer.is("reacquire it").await);

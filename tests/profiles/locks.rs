@@ -7,7 +7,7 @@ use futures::future::try_join_all;
 use leasehold::preflight::Use;
 use leasehold::settings::{Credentials, Durability};
 use leasehold::test_util::{Slots, Undeclared};
-use leasehold::{Client, ClientBuilder, Ended, Error, HoldState, Lease, Lock, LockGuard, Owner};
+use leasehold::{Client, ClientBuilder, Ended, Error, HoldState, Lease, Lock, LockGuard};
 use leasehold_testbed::KINDS;
 use tokio::time::{sleep, timeout};
 
@@ -182,10 +182,9 @@ async fn re_enter(cell: Cell) -> Outcome {
         return Ok(None);
     }
     let client = cell.client().await?;
-    let owner = Owner::new();
-    let lock = cell.lock(&client).owned_by(&owner);
+    let lock = cell.lock(&client);
     let outer = lock.lock().await.map_err(said)?;
-    let inner = lock.lock().await.map_err(said)?;
+    let inner = outer.reenter().await.map_err(said)?;
     sleep(cell.leases()).await;
     inner.unlock().await.map_err(said)?;
     ensure(outer.state() == HoldState::Held, "the outer hold was lost")?;
@@ -350,7 +349,6 @@ async fn ask_once(cell: Cell) -> Outcome {
         drop(client.ping().await);
         drop(client.preflight().await);
         drop(client.locks("*").await);
-        drop(client.deadlocks().await);
         drop(client.connections().await);
         if let Some(durable) = &durable {
             drop(cell.lock(durable).try_lock_now(Lease::Renewed).await);

@@ -47,7 +47,7 @@ pub(crate) struct Running {
     pub(crate) many: u32,
 }
 
-pub(crate) const REAL: [Real; 10] = [
+pub(crate) const REAL: [Real; 9] = [
     Real {
         name: "miniredis 2.40.0",
         source: "https://github.com/alicebob/miniredis",
@@ -131,14 +131,7 @@ pub(crate) const REAL: [Real; 10] = [
         name: "Envoy 1.40.0, two servers",
         source: ENVOY_SOURCE,
         file: envoy,
-        start: |file| partitions(file, "true"),
-        at_a_time: MANY,
-    },
-    Real {
-        name: "Envoy 1.40.0, two servers, no hash tags",
-        source: ENVOY_SOURCE,
-        file: envoy,
-        start: |file| partitions(file, "false"),
+        start: partitions,
         at_a_time: MANY,
     },
     Real {
@@ -247,10 +240,10 @@ fn run_envoy(file: &Path, configuration: &Path) -> Command {
 }
 
 /// Envoy in front of two servers that know nothing of each other.
-fn partitions(file: &Path, hash_tags: &str) -> Running {
-    let template = include_str!("real/envoy-partitions.yaml").replace("@TAGS@", hash_tags);
+fn partitions(file: &Path) -> Running {
+    let template = include_str!("real/envoy-partitions.yaml");
     let servers = vec![Server::start(), Server::start()];
-    in_front_of(servers, &template, |configuration| {
+    in_front_of(servers, template, |configuration| {
         run_envoy(file, configuration)
     })
 }

@@ -8,7 +8,6 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod clocks;
-mod contention;
 mod failures;
 mod members;
 mod testbed;

@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use leasehold::{Error, Lease, Lock, LockGuard, Owner};
-use leasehold_testbed::{eventually, ms, soon, take_and_release, take_turn};
+use leasehold::{Error, Lease, Lock, LockGuard};
+use leasehold_testbed::{eventually, ms, soon, take_and_release};
 
 use crate::testbed::{LONG, NAME, Servers};
 
@@ -38,44 +38,6 @@ async fn a_majority_held_by_another_is_a_timeout() {
         guard.unlock().await.unwrap();
     }
     take_and_release(&lock).await;
-}
-
-#[tokio::test]
-async fn a_minority_held_by_another_is_in_nobodys_way() {
-    for held in 0..3 {
-        let (servers, lock, theirs) = with_held(&[held]).await;
-        let guard = soon("two of three", lock.try_lock(ONCE, LONG))
-            .await
-            .unwrap();
-        guard.check().unwrap();
-        assert_eq!(servers.holding(NAME), 3);
-        guard.unlock().await.unwrap();
-        assert_eq!(servers.holding(NAME), 1);
-        theirs[0].check().unwrap();
-    }
-}
-
-#[tokio::test]
-async fn a_forced_release_lets_a_waiter_in() {
-    let servers = Servers::start(3);
-    let (ours, theirs) = (servers.clients().await, servers.clients().await);
-    let mut held = Vec::new();
-    for client in &theirs.0[..2] {
-        held.push(client.string_lock(NAME).lock().await.unwrap());
-    }
-    let lock = ours.lock();
-    let waits = tokio::spawn(async move { lock.lock().await });
-    let refused = || ours.0.iter().any(|client| client.stats().timed_out > 0);
-    eventually("refused", async || refused()).await;
-    assert!(!waits.is_finished());
-    assert!(
-        theirs.0[1]
-            .string_lock(NAME)
-            .force_unlock("a test")
-            .await
-            .unwrap()
-    );
-    take_turn("two of three are free", waits).await;
 }
 
 #[tokio::test]
@@ -150,46 +112,6 @@ async fn a_server_that_refuses_for_good_ends_the_wait() {
         .await
         .unwrap_err();
     assert!(matches!(error, Error::Protocol { .. }), "{error}");
-}
-
-#[tokio::test]
-async fn one_bad_server_of_three_is_a_server_without_a_vote() {
-    let servers = Servers::start(3);
-    servers.0[1].command(&["LPUSH", NAME, "not a lock"]);
-    let lock = servers.clients().await.lock();
-    let guard = soon("two of three", lock.try_lock(ms(2000), LONG))
-        .await
-        .unwrap();
-    guard.unlock().await.unwrap();
-}
-
-#[tokio::test]
-async fn an_owner_re_enters_by_name() {
-    let servers = Servers::start(3);
-    let nodes = servers.clients().await;
-    let (owner, other) = (Owner::new(), Owner::new());
-    let lock = nodes.lock().owned_by(&owner);
-    let guard = nodes.held_by_all(&servers, &lock, LONG).await;
-    let inner = nodes
-        .lock()
-        .owned_by(&owner)
-        .try_lock(ONCE, LONG)
-        .await
-        .unwrap();
-    assert!(
-        nodes
-            .lock()
-            .owned_by(&other)
-            .try_lock(ONCE, LONG)
-            .await
-            .unwrap_err()
-            .is_timeout()
-    );
-    inner.unlock().await.unwrap();
-    assert_eq!(servers.holding(NAME), 3);
-    guard.unlock().await.unwrap();
-    nodes.settled().await;
-    assert_eq!(servers.holding(NAME), 0);
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use leasehold::{Client, ClientBuilder, Error, Lease, Lock, LockGuard};
-use leasehold_testbed::{Proxy, Server, eventually, ms, soon};
+use leasehold_testbed::{Server, eventually, ms, soon};
 
 /// The name of the lock in most tests.
 pub(crate) const NAME: &str = "red";
@@ -92,15 +92,6 @@ impl Nodes {
         };
         eventually("settled", async || owed() == 0).await;
     }
-}
-
-/// Proxies in front of servers, for clients that go through them.
-pub(crate) fn proxies(servers: &Servers) -> Vec<Proxy> {
-    servers
-        .0
-        .iter()
-        .map(|server| Proxy::start(server.address()))
-        .collect()
 }
 
 /// The servers know the scripts: a call whose reply is lost was executed.

@@ -51,23 +51,3 @@ impl Frozen {
             .is_some_and(|at| !self.since(process, at).is_zero())
     }
 }
-
-#[tokio::test(start_paused = true)]
-async fn only_what_was_frozen_is_excused() {
-    use crate::plan::ms;
-    use tokio::time::sleep;
-
-    let (frozen, start) = (Frozen::default(), Instant::now());
-    sleep(ms(100)).await;
-    frozen.freezes(1);
-    sleep(ms(300)).await;
-    assert!(frozen.lately(1) && !frozen.lately(0));
-    frozen.thaws(1);
-    sleep(ms(50)).await;
-    assert!(frozen.lately(1));
-    sleep(ms(50)).await;
-    assert!(!frozen.lately(1), "the rest of the run is as any");
-    assert_eq!(frozen.since(1, start), ms(300));
-    assert_eq!(frozen.since(1, start + ms(200)), ms(200));
-    assert_eq!(frozen.since(0, start), ms(0));
-}

@@ -7,8 +7,7 @@
 //! - no lock is free for longer than a moment while somebody waits for it;
 //! - fair locks are granted in the order of their queues;
 //! - a process that was shut down has no valid guard, and after a successful shutdown it has left
-//!   nothing behind;
-//! - a write with a token is never followed by a write with a lower one.
+//!   nothing behind.
 
 mod queue_order;
 mod redis_state;
@@ -23,7 +22,7 @@ use std::time::Duration;
 use fastrand::Rng;
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use leasehold::{Client, Lease, Owner};
+use leasehold::{Client, Lease};
 use tokio::time::{Instant, sleep};
 
 use crate::kind::Kind;
@@ -33,10 +32,10 @@ use crate::plan::{Plan, Weather, in_ms, ms, name_of};
 use crate::user::Users;
 use crate::workload::Workload;
 use crate::world::World;
-use queue_order::{QueueOrder, Takers};
-use redis_state::{Dump, RedisState};
+use queue_order::QueueOrder;
+use redis_state::RedisState;
 use shared::Shared;
-use user::Owned;
+use user::Usual;
 
 pub(crate) struct Locks {
     kind: Kind,
@@ -51,8 +50,6 @@ pub(crate) struct Locks {
     /// Fields without a guard.
     orphans: Lasting<String>,
     order: QueueOrder,
-    /// The token of the last write to each resource, and how often everything was lost before.
-    resources: (u32, BTreeMap<String, i64>),
 }
 
 impl Locks {
@@ -66,23 +63,6 @@ impl Locks {
             leases: BTreeMap::new(),
             orphans: Lasting::default(),
             order: QueueOrder::default(),
-            resources: (0, BTreeMap::new()),
-        }
-    }
-
-    /// Asserts that the last write has the highest token.
-    fn look_at_resources(&mut self, world: &World, dump: &Dump) {
-        let emptied = self.shared.emptied();
-        if self.resources.0 != emptied {
-            self.resources = (emptied, BTreeMap::new());
-        }
-        for (key, token) in redis_state::resources(dump) {
-            let last = self.resources.1.insert(key.clone(), token).unwrap_or(0);
-            if token < last {
-                world
-                    .ledger
-                    .violation(format!("{key} was written by {token} after {last}"));
-            }
         }
     }
 
@@ -171,11 +151,6 @@ impl Locks {
             }
             let granted = served.iter().filter(|(of, _)| of == name);
             let granted: Vec<_> = granted.map(|(_, field)| field.clone()).collect();
-            let takers = if self.shared.is_moved(*name) {
-                Takers::Some
-            } else {
-                Takers::None
-            };
             // A waiter that was not polled when its turn came loses its place, and is also put
             // back.
             let weather = if world.plan.wild {
@@ -185,7 +160,7 @@ impl Locks {
             };
             // A waiter that had the lock when it was forced open, and did not know it yet, is put back.
             let may_be_back = world.ledger.broken_since(*name, Instant::now() - ms(1000));
-            let odd = self.order.look(weather, (*name, state), &granted, takers);
+            let odd = self.order.look(weather, (*name, state), &granted);
             if let Some(odd) = odd.filter(|_| !may_be_back) {
                 world.ledger.violation(odd);
             }
@@ -193,7 +168,7 @@ impl Locks {
     }
 
     /// A process that was shut down has no valid guard. Once it has reported success, nothing of it
-    /// is left except holds that it handed on.
+    /// is left except holds that it forgot.
     fn check_the_closed(&self, world: &World, all: &BTreeMap<usize, RedisState>) {
         for (process, settled) in world.ledger.closed() {
             let entries = world.ledger.entries();
@@ -255,23 +230,10 @@ fn check_guards_stand(world: &World, all: &BTreeMap<usize, RedisState>) {
 
 impl Workload for Locks {
     fn users(&mut self, world: &World, process: usize, rng: &mut Rng) -> Users {
-        let owners: Vec<Owner> = (0..world.plan.actors).map(|_| Owner::new()).collect();
-        let shared = rng.u8(0..4) == 0;
-        let mut users = Vec::new();
+        let mut users: Users = Vec::new();
         for number in 0..world.plan.actors {
-            // Two futures of one owner share what they hold.
-            let owner = if shared && number == 1 { 0 } else { number };
-            let actor = Actor {
-                process,
-                number,
-                owner,
-            };
-            let seat = Owned {
-                owner: owners[owner].clone(),
-                shared: self.shared.clone(),
-            };
-            let mut user = world.user(actor, rng.fork(), seat);
-            user.shares_owner = shared && number < 2;
+            let seat = Usual(self.shared.clone());
+            let user = world.user(Actor::new(process, number), rng.fork(), seat);
             users.push(user.run().boxed());
         }
         if world.plan.wild {
@@ -285,7 +247,6 @@ impl Workload for Locks {
     fn look(&mut self, world: &World) {
         self.shared.sweep();
         let dump = world.engines[0].dump();
-        self.look_at_resources(world, &dump);
         match redis_state::read(&world.plan, &dump) {
             Ok(all) => {
                 check_guards_stand(world, &all);

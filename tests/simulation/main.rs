@@ -98,11 +98,6 @@ impl Seed {
 const KEPT: &[(Kind, u64, &str)] = &[
     (
         Kind::Plain,
-        774,
-        "a take-over with a shorter lease ended behind the backs of waiting clients",
-    ),
-    (
-        Kind::Plain,
         1297,
         "two clients passed the lock to and fro while a third one starved",
     ),
@@ -115,11 +110,6 @@ const KEPT: &[(Kind, u64, &str)] = &[
         Kind::Fenced,
         220,
         "a re-entry confirmed after the lease had ended gave out a lost guard",
-    ),
-    (
-        Kind::ReadWrite,
-        8,
-        "a reader that prefers writers stood in the way of one that does not",
     ),
     (
         Kind::ReadWrite,

@@ -21,8 +21,6 @@ pub(crate) type Users = Vec<BoxFuture<'static, ()>>;
 /// `S` is what the users of one kind share.
 pub(crate) struct User<S> {
     pub(crate) actor: Actor,
-    /// With another user of its process.
-    pub(crate) shares_owner: bool,
     pub(crate) plan: Plan,
     pub(crate) ledger: Ledger,
     /// One for each engine.
@@ -166,13 +164,7 @@ impl<S> User<S> {
         match outcome {
             None => self.note("gives up"),
             Some(Ok(held)) => return Some(self.ledger.enters(wish, held)),
-            Some(Err(error)) => {
-                self.refused(request.wait, &error);
-                if matches!(error, Error::AlreadyHeld { .. }) {
-                    // The other future of this owner needs time to continue.
-                    sleep(us(100)).await;
-                }
-            }
+            Some(Err(error)) => self.refused(request.wait, &error),
         }
         None
     }
@@ -224,19 +216,19 @@ impl<S> User<S> {
         if self.ledger.excuses(self.actor, error) {
             return;
         }
-        let own = matches!(error, Error::AlreadyHeld { .. }) && self.shares_owner;
-        let own = own && matches!(self.plan.kind, Kind::ReadWrite | Kind::NonReentrant);
         // Servers may be too slow if they are asked only for a part of a short lease.
         let slow = !self.plan.kind.is_lock() && self.plan.line.reply.max > ms(20);
         let slow = slow && matches!(error, Error::Unavailable { .. } | Error::Quorum { .. });
         let unhurt = self.plan.is_calm() && !error.is_timeout() && !slow;
         let endless = wait.is_none() && self.plan.kind.is_lock();
-        let wrong = match error {
-            Error::Protocol { .. } | Error::NotOwner { .. } | Error::Config(_) => true,
-            Error::AlreadyHeld { .. } => !own,
-            _ => false,
-        };
-        if wrong || (unhurt || endless) && !own {
+        let wrong = matches!(
+            error,
+            Error::Protocol { .. }
+                | Error::NotOwner { .. }
+                | Error::AlreadyHeld { .. }
+                | Error::Config(_)
+        );
+        if wrong || unhurt || endless {
             self.violation(&format!("must not be told: {error}"));
         }
     }

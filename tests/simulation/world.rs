@@ -98,7 +98,6 @@ impl World {
     pub(crate) fn user<S>(&self, actor: Actor, rng: Rng, shared: S) -> User<S> {
         User {
             actor,
-            shares_owner: false,
             plan: self.plan.clone(),
             ledger: self.ledger.clone(),
             clients: self.processes[actor.process].clients.clone(),

@@ -11,7 +11,7 @@ use std::time::Duration;
 use futures::FutureExt;
 use leasehold::settings::LocalHandover;
 use leasehold::test_util::Direction;
-use leasehold::{Client, EmbeddedRedis, Ended, Lease, Lock, LockGuard, Owner};
+use leasehold::{Client, EmbeddedRedis, Ended, Lease, Lock, LockGuard};
 use leasehold_testbed::release;
 use metrics::{Counter, CounterFn, Gauge, GaugeFn, Histogram, HistogramFn};
 use metrics::{Key, KeyName, Metadata, Recorder, SharedString, Unit};
@@ -37,7 +37,7 @@ thread_local! {
     /// How often the foreign code was called.
     static CALLS: Cell<usize> = const { Cell::new(0) };
     static DOES: Cell<Option<Does>> = const { Cell::new(None) };
-    static REACHED: RefCell<Option<(Client, Owner, Vec<LockGuard>)>> = const { RefCell::new(None) };
+    static REACHED: RefCell<Option<(Client, Vec<LockGuard>)>> = const { RefCell::new(None) };
 }
 
 /// How often the foreign code itself asks for locks. Each time causes further calls of it.
@@ -52,27 +52,27 @@ fn is_called() {
         panic!("foreign code");
     }
     let reached = REACHED.take();
-    if let Some((client, owner, guards)) = &reached {
-        call_the_client(client, owner, guards, number);
+    if let Some((client, guards)) = &reached {
+        call_the_client(client, guards, number);
     }
     REACHED.set(reached);
     DOES.set(Some(does));
 }
 
-fn call_the_client(client: &Client, owner: &Owner, guards: &[LockGuard], number: usize) {
+fn call_the_client(client: &Client, guards: &[LockGuard], number: usize) {
     let _ = client.stats();
     for guard in guards {
         let (state, left, holds) = (guard.state(), guard.remaining(), guard.hold_count());
         let ended = guard.ended().now_or_never();
         assert_ne!(
             ended,
-            Some(Ended::HandedOn),
+            Some(Ended::Forgotten),
             "{state:?} for {left:?}, {holds} times"
         );
     }
     if number < ASKS_FOR_LOCKS {
         for make in KINDS {
-            let lock = make(client, "x").owned_by(owner);
+            let lock = make(client, "x");
             drop(lock.try_lock_now(Lease::Renewed).now_or_never());
             drop(lock.try_lock(LONG, Lease::Renewed).now_or_never());
             let lock = make(client, "other");
@@ -209,29 +209,26 @@ async fn a_run(does: Does) {
         Some(name.to_owned())
     });
     let client = builder.connect().await.unwrap();
-    let owner = Owner::new();
     let kept = vec![client.lock("kept").lock().await.unwrap()];
-    REACHED.set(Some((client.clone(), owner.clone(), kept)));
+    REACHED.set(Some((client.clone(), kept)));
     DOES.set(Some(does));
     for make in KINDS {
         let lock = make(&client, "x");
         let guard = lock.lock().await.unwrap();
-        // The first is handed the lock, the second waits for a hold of its own owner, and the third
-        // gives up.
-        let next = make(&client, "x").owned_by(&owner);
-        let again = make(&client, "x").owned_by(&owner);
-        let late = make(&client, "x");
-        let (mut next, mut again) = (pin!(next.lock()), pin!(again.lock()));
+        // The first is handed the lock and takes it again, the second is dropped while it waits, and the third gives up.
+        let [next, leaver, late] = ["x"; 3].map(|name| make(&client, name));
+        let (mut next, mut leaver) = (pin!(next.lock()), Box::pin(leaver.lock()));
         // Not awaited with this waker, because the runtime would call it when the timer fires.
         let mut ended = Box::pin(guard.ended());
         assert!(poll_once(next.as_mut()).is_pending());
-        assert!(poll_once(again.as_mut()).is_pending());
+        assert!(poll_once(leaver.as_mut()).is_pending());
         assert!(poll_once(ended.as_mut()).is_pending());
         late.try_lock(MOMENT, Lease::Renewed).await.map(drop).ok();
         drop(guard);
         drop(ended);
-        let both = timeout(LONG, async { tokio::join!(next, again) }).await;
-        let (next, again) = both.expect("granted");
+        let next = timeout(LONG, next).await.expect("granted").unwrap();
+        drop(leaver);
+        let again = timeout(LONG, next.reenter()).await.expect("re-entered");
         let link = redis.links().pop().unwrap();
         link.connections()
             .iter()
@@ -242,7 +239,7 @@ async fn a_run(does: Does) {
         again.unwrap().unlock().await.unwrap();
         assert!(redis.lose("x"));
         sleep(LONG).await;
-        next.unwrap().unlock().await.unwrap_err();
+        next.unlock().await.unwrap_err();
     }
     // By now the foreign code has long stopped asking for locks.
     sleep(LONG).await;

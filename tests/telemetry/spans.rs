@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
+use std::future::ready;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -135,7 +136,8 @@ fn the_last_drop_says_how_many_releases_are_not_confirmed() {
     for (pauses, of_threads) in [(false, false), (true, false), (false, true), (true, true)] {
         let redis = EmbeddedRedis::new();
         let client = redis.client();
-        let threads = of_threads.then(|| blocking::Client::new(client.clone()).unwrap());
+        let threads =
+            of_threads.then(|| blocking::Client::connect(ready(Ok(client.clone()))).unwrap());
         let names = ["a", "b", "c", "d"].map(|name| client.lock(name));
         let guards = names.map(|lock| runtime.block_on(lock.lock()).unwrap());
         if pauses {

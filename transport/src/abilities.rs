@@ -4,11 +4,10 @@
 //! | --- | --- | --- |
 //! | protocol | the reply to HELLO, or a connection that ends instead | by the first connection, and after [`REMEMBERED`] |
 //! | scripts | EVALSHA without keys, sent with HELLO; if refused, EVAL with a key | the same |
-//! | routing by the first key | the same refusal; then scripts with keys of one hash tag say who runs them | the same |
 //! | messages | a refused SUBSCRIBE | by the first waiter |
 //! | messages within a shard | PUBSUB SHARDNUMSUB | by the first look at the layout of a cluster |
 //! | undeclared keys | a refused search for locks | by the first search |
-//! | keys of several slots | a refused script | by the first script with many keys |
+//! | keys of several slots | a refused script | by the first script with many keys; with the scripts, if those without keys are refused |
 //! | other commands | an error that says that the command is unknown, or not permitted | when they are first needed |
 //!
 //! All connections of a client to one address share what they have learned. All but the protocol is forgotten when a
@@ -95,8 +94,6 @@ pub struct Abilities {
     pub declared_keys_only: bool,
     /// Whether it refused a call about keys of several slots, as a proxy of a cluster does.
     pub one_slot_only: bool,
-    /// Whether it refuses scripts without keys. Then a proxy may choose a server by the first key of a script.
-    pub routes_by_key: bool,
     /// The commands that it does not know, or that this user may not run, and its words.
     pub refused: BTreeMap<String, Fault>,
 }
@@ -255,6 +252,14 @@ impl Known {
         self.learned.lock().abilities.one_slot_only = true;
     }
 
+    pub(super) fn takes_several_slots(&self) {
+        self.learned.lock().abilities.one_slot_only = false;
+    }
+
+    pub(super) fn takes_keys_of_one_slot(&self) -> bool {
+        self.learned.lock().abilities.one_slot_only
+    }
+
     /// Notes the error in reply to a command, if it concerns the command as such.
     pub(super) fn refused(&self, words: &[&[u8]], error: &str) {
         let fault = Fault(error.to_owned());
@@ -323,18 +328,6 @@ fn name_for_rights(words: &[&[u8]]) -> String {
         String::from_utf8_lossy(&words.join(&b' ')).to_ascii_uppercase()
     } else {
         name(words)
-    }
-}
-
-impl Known {
-    /// The server has refused a script without keys.
-    pub(super) fn may_route_by_key(&self) {
-        self.learned.lock().abilities.routes_by_key = true;
-    }
-
-    /// The server has run a script without keys.
-    pub(super) fn routes_without_keys(&self) {
-        self.learned.lock().abilities.routes_by_key = false;
     }
 }
 

@@ -5,7 +5,7 @@
 //! | 1 | HELLO 3 with login and name; database, identity, a script | unless the server is known to refuse HELLO |
 //! | 2 | AUTH, CLIENT SETNAME, the role if it matters; what round 1 left open | if HELLO is refused, or is not sent |
 //! | 3 | a script with a key | if the server refused the script, which has none |
-//! | 4 | scripts that say who runs them | if the server ran that |
+//! | 4 | scripts that say who runs them, and one with keys of two slots | if the server ran that |
 //!
 //! Each round is one write and one round trip. A server that refuses HELLO speaks RESP2. What an earlier connection to
 //! the same server has found out is not asked again (`abilities.rs`).
@@ -231,7 +231,7 @@ impl Handshake {
     fn hint_at_end(&self, exchange: &Exchange<'_>, learned: &Learned, step: &Step) -> String {
         if learned.pongs {
             let command = name(&step.words());
-            return format!(": it answers PING, but does not take {command}");
+            return format!(": it answers PING, but does not take {command}, like Twemproxy");
         }
         let hint = if exchange.answered { "" } else { self.hint };
         hint.to_owned()
@@ -334,6 +334,8 @@ impl Handshake {
                 let run_id = reply.ok().and_then(text);
                 learned.ran_by.get_or_insert_default().extend(run_id);
             }
+            (Expected::ScriptWithTwoKeys, Ok(_)) => self.known.takes_several_slots(),
+            (Expected::ScriptWithTwoKeys, Err(_)) => self.known.takes_one_slot_only(),
             (Expected::Role, Ok(reply)) => {
                 learned.role = learned.role.take().or_else(|| role(&reply));
             }
@@ -362,7 +364,7 @@ struct Learned {
     server: Identity,
     /// Whether the server has refused a script without keys.
     wants_keys: bool,
-    /// The run ids of the servers that ran scripts with one hash tag. `None` until one with a key has run.
+    /// The run ids of the servers that ran scripts. `None` until one with a key has run.
     ran_by: Option<BTreeSet<String>>,
     /// Whether the server has answered PING.
     pongs: bool,

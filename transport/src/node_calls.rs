@@ -71,15 +71,7 @@ impl Transport {
     /// Whether one call may name keys of several slots. In a cluster it may not. Even keys of one slot are apart there
     /// while it is being moved, and then a call about several of them is not applied.
     pub fn takes_many_keys(&self) -> bool {
-        matches!(self.nodes(), Nodes::One(_))
-            && !self.servers.any(|server| server.one_slot_only)
-            && !self.routes_by_key()
-    }
-
-    /// Whether a proxy may lead each call to a server of its own, by the first key. Then two locks may be on servers
-    /// that know nothing of each other, even if their names have one slot.
-    fn routes_by_key(&self) -> bool {
-        matches!(self.nodes(), Nodes::One(_)) && self.servers.any(|server| server.routes_by_key)
+        matches!(self.nodes(), Nodes::One(_)) && !self.servers.any(|server| server.one_slot_only)
     }
 
     /// The server behind the address accepts only keys of one slot in a call, as a proxy of a cluster does.
@@ -133,10 +125,7 @@ impl Transport {
     /// What is known about the server of a node.
     pub fn abilities(&self, node: NodeId) -> Abilities {
         let known = self.known(node);
-        let mut abilities = known.map(|known| known.abilities()).unwrap_or_default();
-        // In a cluster, the client itself chooses the node.
-        abilities.routes_by_key &= matches!(self.nodes(), Nodes::One(_));
-        abilities
+        known.map(|known| known.abilities()).unwrap_or_default()
     }
 
     fn known(&self, node: NodeId) -> Option<Arc<Known>> {
@@ -169,6 +158,6 @@ impl Transport {
 
     /// Whether one call can write to all these keys atomically.
     pub fn run_as_one<'a>(&self, mut keys: impl Iterator<Item = &'a str>) -> bool {
-        self.takes_many_keys() || !self.routes_by_key() && cluster::are_of_one_slot(&mut keys)
+        self.takes_many_keys() || cluster::are_of_one_slot(&mut keys)
     }
 }

@@ -42,16 +42,13 @@ impl Hold {
         if let Some(wait) = wait {
             taking = taking.wait(wait);
         }
-        if let Some(span) = job
-            .at_least
-            .filter(|span| !span.is_zero() && job.is_kept_by_redis())
-        {
-            taking = taking.unlock_not_before(span.max(Lease::MIN));
-        }
         let guard = taking.await?;
-        // If a release has given us the lock, its lease is short until the first renewal.
-        if guard.remaining() < job.lease / 2 {
-            guard.extend(job.lease).await?;
+        // If a release has given us the lock, its lease is short until the first renewal. With `--at-least`, Redis keeps the
+        // lock although this process is killed.
+        let kept = job.at_least.filter(|_| job.is_kept_by_redis());
+        let first = kept.unwrap_or_default().max(job.lease);
+        if guard.remaining() < job.lease / 2 || kept.is_some_and(|kept| guard.remaining() < kept) {
+            guard.extend(first).await?;
         }
         Ok(Hold::Lock(guard))
     }
@@ -114,9 +111,13 @@ impl Hold {
         matches!(self, Hold::Lock(_)) && job.kind() != Kind::Read
     }
 
-    pub(super) async fn release(self) -> Result<(), Error> {
+    /// Releases the lock, or leaves it to Redis until `until`, if that has not come.
+    pub(super) async fn release(self, until: Option<Moment>) -> Result<(), Error> {
         match self {
-            Hold::Lock(guard) => guard.unlock().await,
+            Hold::Lock(guard) => match until.map(Moment::left).filter(|rest| !rest.is_zero()) {
+                Some(rest) => keep_until(guard, rest).await,
+                None => guard.unlock().await,
+            },
             Hold::Permit(permit) => permit.release().await,
             // The enclosing run releases it.
             Hold::Enclosing(_) => Ok(()),
@@ -142,4 +143,11 @@ impl RunArguments {
     pub(super) fn is_kept_by_redis(&self) -> bool {
         self.permits.is_none() && self.kind() != Kind::Read
     }
+}
+
+/// Leaves the lock to Redis for `rest`.
+async fn keep_until(guard: LockGuard, rest: Duration) -> Result<(), Error> {
+    guard.extend(rest.max(Lease::MIN)).await?;
+    guard.forget();
+    Ok(())
 }

@@ -47,14 +47,22 @@ pub fn millis(name: &str, default: u64) -> Result<Duration, Failure> {
     Ok(Duration::from_millis(option(name)?.unwrap_or(default)))
 }
 
+/// The URL of the server: `REDIS_URL`.
+///
+/// # Errors
+///
+/// That it is not set.
+pub fn server() -> Result<String, Failure> {
+    std::env::var("REDIS_URL").map_err(|_| "REDIS_URL is not set".into())
+}
+
 /// The settings of a client of the server that `REDIS_URL` names, with the lease that `--lease` gives.
 ///
 /// # Errors
 ///
 /// That there is no `REDIS_URL`, and those of [`option`].
 pub fn client() -> Result<ClientBuilder, Failure> {
-    let url = std::env::var("REDIS_URL").map_err(|_| "REDIS_URL is not set")?;
-    Ok(Client::builder(&url).lease(millis("--lease", 30_000)?))
+    Ok(Client::builder(&server()?).lease(millis("--lease", 30_000)?))
 }
 
 /// SIGTERM, from now on. It no longer ends the process by itself.

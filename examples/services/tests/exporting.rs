@@ -101,8 +101,8 @@ fn a_run_is_exported_in_exact_numbers() {
 #[test]
 fn a_wait_for_a_busy_customer_times_out() {
     let server = Server::start();
-    let other = Client::connect(&server.url()).unwrap();
-    let guard = other.lock("customer:0").lock().unwrap();
+    let other = Client::connect(leasehold::Client::connect(&server.url())).unwrap();
+    let guard = other.block_on(other.lock("customer:0").lock()).unwrap();
     let arguments = [
         "--workers",
         "1",
@@ -122,7 +122,7 @@ fn a_wait_for_a_busy_customer_times_out() {
         Some(3.0)
     );
     assert_eq!(scraped.value("leasehold_timed_out_total", &[]), Some(3.0));
-    guard.unlock().unwrap();
+    other.block_on(guard.unlock()).unwrap();
 }
 
 #[test]

@@ -12,6 +12,7 @@
 
 mod cron;
 mod exporting;
+mod fenced_redis;
 mod graceful;
 mod http;
 mod inventory;

@@ -42,8 +42,10 @@ fn rust_and_java_lose_no_entry() {
         )
     };
     // A JVM takes a while to start: all four are to be there when the first of them writes.
-    let gate = Client::connect(&server.url()).unwrap();
-    let gate = gate.fair_lock("example:ledger").lock().unwrap();
+    let gate = Client::connect(leasehold::Client::connect(&server.url())).unwrap();
+    let held = gate
+        .block_on(gate.fair_lock("example:ledger").lock())
+        .unwrap();
     let mut writers = [java(&server, ledger), java(&server, ledger), rust(), rust()];
     let waiting = || {
         server
@@ -51,7 +53,7 @@ fn rust_and_java_lose_no_entry() {
             .int()
     };
     wait_until("all of them wait", LIMIT, || waiting() == 4);
-    gate.unlock().unwrap();
+    gate.block_on(held.unlock()).unwrap();
     for writer in &mut writers {
         assert!(writer.ended().success(), "{:#?}", writer.lines());
     }

@@ -25,10 +25,8 @@ pub struct Reader {
 }
 
 /// The ends of the names of scripts that change holds and are not modelled.
-const UNMODELLED: [&str; 7] = [
+const UNMODELLED: [&str; 5] = [
     "force_release",
-    "linger",
-    "take_over",
     "semaphore_keep",
     "permit_update",
     "permit_expire",

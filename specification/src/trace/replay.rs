@@ -28,7 +28,7 @@ pub(super) struct Replay {
     free: Vec<Client>,
     /// Fields that are done. None may be used again.
     done: BTreeSet<String>,
-    /// Fields that others may use by their text, which the model does not have.
+    /// Fields of forgotten holds, which others may restore. The model does not have that.
     handed_on: BTreeSet<String>,
     calls: BTreeMap<(u32, u64), Call>,
     /// How each call will be answered, if it will.
@@ -167,7 +167,7 @@ impl Replay {
         self.believes_until = self.believes_until.max(Some(until));
     }
 
-    /// The hold was handed on as text. Everybody who has this text may release or renew the hold.
+    /// The hold was forgotten. Any client that knows its owner may release or renew it.
     fn others_may_end(&mut self, field: &str) -> Step {
         let Some(client) = self.clients.get(field).map(|slot| slot.client) else {
             return Ok(());

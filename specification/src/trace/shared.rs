@@ -18,7 +18,7 @@ pub(super) struct Shared {
     holds: BTreeMap<String, Hold>,
     /// Fields that are done. None may be used again.
     done: BTreeSet<String>,
-    /// Fields that others may use by their text.
+    /// Fields of forgotten holds, which others may restore.
     handed_on: BTreeSet<String>,
     /// Fields that another client released by force: their holder may still hear that it has them.
     taken_away: BTreeSet<String>,
@@ -227,7 +227,7 @@ impl Shared {
 
     fn trusted(&mut self, at: u64, number: u64, field: &str, until: u64) -> Step {
         let Some(hold) = self.holds.get_mut(field) else {
-            // It may have been taken over by its text.
+            // It may have been restored.
             return if at <= self.doubtful_until || self.taken_away.contains(field) {
                 Ok(())
             } else {

@@ -8,7 +8,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 use tokio::runtime::Handle;
 
-use crate::{Client, EmbeddedRedis, Error, Lease};
+use crate::{Client, EmbeddedRedis, Lease};
 
 /// An engine behind a port of this machine, and how `fred` is told of it.
 async fn listening() -> (EmbeddedRedis, Fred) {
@@ -43,25 +43,6 @@ async fn listening() -> (EmbeddedRedis, Fred) {
 }
 
 #[tokio::test]
-async fn a_release_wakes_a_waiter() {
-    let (_redis, pattern) = listening().await;
-    let polls_rarely = || Client::builder_with_fred(&pattern).safety_poll(Duration::from_secs(60));
-    let holder = polls_rarely().connect().await.expect("a client");
-    let waiter = polls_rarely().connect().await.expect("a client");
-    let guard = holder.lock("n").lock().await.expect("free");
-    let lock = waiter.lock("n");
-    let wait = Duration::from_secs(10);
-    let (taken, released) = tokio::join!(lock.try_lock(wait, Lease::Renewed), async {
-        while holder.stats().subscriptions + waiter.stats().subscriptions == 0 {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-        guard.unlock().await
-    });
-    released.expect("held");
-    taken.expect("free again").unlock().await.expect("held");
-}
-
-#[tokio::test]
 async fn a_lost_connection_is_replaced() {
     let (redis, pattern) = listening().await;
     let client = Client::builder_with_fred(&pattern);
@@ -79,32 +60,4 @@ async fn a_lost_connection_is_replaced() {
         .await
         .expect("held");
     assert!(client.stats().reconnects > 0);
-}
-
-#[tokio::test]
-async fn a_refused_login_is_reported_without_the_password() {
-    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-    let port = listener.local_addr().expect("an address").port();
-    let refusing = async {
-        let (mut client, _) = listener.accept().await.expect("a connection");
-        let reply = b"-WRONGPASS no such password: secret\r\n";
-        client.write_all(reply).await.expect("it waits");
-        std::future::pending::<()>().await;
-    };
-    let config = Config {
-        server: ServerConfig::new_centralized("127.0.0.1", port),
-        password: Some("secret".into()),
-        ..Config::default()
-    };
-    let builder = Client::builder_with_fred(&Fred::new(config, None, None, None));
-    let refused = tokio::select! {
-        connected = builder.connect() => connected.expect_err("refused"),
-        () = refusing => unreachable!("it is pending"),
-    };
-    let text = format!("{refused} {refused:?}");
-    assert!(matches!(refused, Error::Protocol { .. }), "{text}");
-    assert!(
-        text.contains("WRONGPASS") && !text.contains("secret"),
-        "{text}"
-    );
 }

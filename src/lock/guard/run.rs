@@ -109,17 +109,6 @@ impl LockGuard {
     ) -> Result<T, E> {
         flat(self.run(work).await)
     }
-
-    /// Like [`run`](LockGuard::run), for work that blocks its thread and cannot be dropped.
-    pub(crate) fn run_on_this_thread<T>(&self, work: impl FnOnce() -> T) -> Result<T, Error> {
-        self.check()?;
-        let holds = Arc::from(self.holds());
-        let done = {
-            let _inside = section::enter(&holds);
-            work()
-        };
-        self.check().map(|()| done)
-    }
 }
 
 /// Flattens the result of work that itself returns a result.

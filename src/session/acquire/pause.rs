@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use super::QueueSlot;
 use crate::error::Error;
 use crate::protocol::kind::Kind;
-use crate::session::local_queue::{SHORTEST, WaiterSignal, Yield, Yielded};
+use crate::session::local_queue::{SHORTEST, Yield, Yielded};
 use crate::session::request::OutageRetry;
 use crate::session::sleep_until_some;
 use crate::session::subscriptions::{Listener, Source};
@@ -15,12 +15,6 @@ use crate::transport::CallError;
 
 /// A wait times out only if its last call is at most this old.
 const FRESH: Duration = Duration::from_millis(50);
-
-/// Why a pause is over.
-pub(super) enum Pause {
-    Ask { by_message: bool },
-    LookAgain,
-}
 
 impl<'a> QueueSlot<'a> {
     /// Lets other clients go first, until the yield is over, each of them has had the lock, or the
@@ -104,7 +98,7 @@ impl<'a> QueueSlot<'a> {
         }
     }
 
-    /// Sleeps until it makes sense to ask again.
+    /// Sleeps until it makes sense to ask again. True if a message is the reason.
     ///
     /// Not an `async fn`, because its future would keep space for the arguments for as long as it
     /// lives. Most waiters spend their time in it.
@@ -112,7 +106,7 @@ impl<'a> QueueSlot<'a> {
         &self,
         asked_at: Instant,
         span: Option<Duration>,
-    ) -> impl Future<Output = Result<Pause, Error>> {
+    ) -> impl Future<Output = Result<bool, Error>> {
         let timer = span.and_then(|span| Instant::now().checked_add(span));
         async move {
             let (holds, request) = (self.handle.holds(), self.request);
@@ -122,10 +116,7 @@ impl<'a> QueueSlot<'a> {
             loop {
                 if self.waiter.take_wake() {
                     request.observer.is_woken();
-                    return Ok(Pause::Ask { by_message: true });
-                }
-                if matches!(self.waiter.take_signal(), WaiterSignal::LookAgain) {
-                    return Ok(Pause::LookAgain);
+                    return Ok(true);
                 }
                 if holds.calls.life.is_closed() {
                     return Err(Error::Closed);
@@ -137,7 +128,7 @@ impl<'a> QueueSlot<'a> {
                         let asks = timer.is_some_and(|timer| timer <= Instant::now());
                         // At the end of the wait, a message may have been lost: ask Redis once more.
                         if asks || !is_fresh(asked_at) {
-                            return Ok(Pause::Ask { by_message: false });
+                            return Ok(false);
                         }
                         return Err(request.timed_out(holds));
                     }

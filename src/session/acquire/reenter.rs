@@ -10,7 +10,7 @@ use crate::lease::LossReason;
 use crate::session::attendance::Patience;
 use crate::session::existing_hold::raise;
 use crate::session::for_caller::for_caller;
-use crate::session::hold::{Hold, HoldTerms};
+use crate::session::hold::Hold;
 use crate::session::proofs::{OwnerRelation, Proofs};
 use crate::session::request::Request;
 use crate::session::wait::Wait;
@@ -30,17 +30,9 @@ pub(crate) async fn reenter(shown: &HoldShare) -> Result<HoldShare, Error> {
     }
     let mut patience = Patience::FIRST;
     loop {
-        let proofs = Proofs {
-            holds: vec![shown.hold().clone()],
-            owner: None,
-        };
+        let proofs = Proofs(vec![shown.hold().clone()]);
         let wait = Wait::Until(Instant::now() + holds.calls.settings.command_timeout);
-        // The hold stays locked until the time that was set before, but no longer.
-        let terms = HoldTerms {
-            unlock_not_before: None,
-            ..shown.terms()
-        };
-        let mut request = Request::new(&holds.calls, resource.clone(), proofs, terms, wait);
+        let mut request = Request::new(&holds.calls, resource.clone(), proofs, shown.terms(), wait);
         request.patience = patience;
         match reenter_shown(handle, request, shown.hold().clone()).await {
             // The caller did not poll in time, and polls again now: start over.

@@ -115,7 +115,7 @@ impl Attempt<'_> {
             .waiter?
             .take_grant(&self.field, self.holds.subscriptions.changes())?;
         let is_durable = calls.epoch_if_durable(Lane::Caller, &self.request.resource.key);
-        let is_plain = terms.renewed && terms.unlock_not_before.is_none() && is_durable.is_none();
+        let is_plain = terms.renewed && is_durable.is_none();
         if !is_plain || self.doubt.is_some() {
             return None;
         }

@@ -110,73 +110,6 @@ fn poll_once<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
     Pin::new(future).poll(&mut Context::from_waker(Waker::noop()))
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_future_polled_when_it_is_woken_is_never_passed_over() {
-    let testbed = Testbed::new();
-    let task = tokio::spawn(testbed.attended());
-    // At all distances to the looks, and many times between two of them.
-    for span in (0..200).chain([0; 200]) {
-        testbed.work.wake();
-        sleep(Duration::from_millis(span)).await;
-    }
-    testbed.work.finish();
-    assert_eq!(task.await.unwrap(), Ok(()));
-    assert_eq!(testbed.passed_over(), 0);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_future_that_is_not_woken_may_wait_forever() {
-    let testbed = Testbed::new();
-    let mut kept = testbed.attended();
-    sleep(LONG).await;
-    assert!(!testbed.work.is_dropped());
-    testbed.work.finish();
-    assert_eq!(poll_once(&mut kept), Poll::Ready(Ok(())));
-    assert_eq!(testbed.passed_over(), 0);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_woken_future_that_is_not_polled_is_passed_over_in_time() {
-    // Whenever it is woken between two looks at other futures.
-    for offset in 0..80 {
-        let testbed = Testbed::new();
-        let mut kept = testbed.attended();
-        let other = Work::default();
-        let others = tokio::spawn(testbed.attend(other.future()));
-        sleep(MOMENT).await;
-        other.wake();
-        sleep(Duration::from_millis(offset)).await;
-        testbed.work.wake();
-        let woken = Instant::now();
-        while !testbed.work.is_dropped() {
-            assert!(
-                woken.elapsed() <= POLL_WITHIN,
-                "woken {offset} ms after another one"
-            );
-            sleep(MOMENT).await;
-        }
-        assert!(woken.elapsed() >= LOOK, "{:?}", woken.elapsed());
-        assert_eq!(testbed.passed_over(), 1);
-        // Nothing that happens later makes a difference.
-        testbed.work.finish();
-        assert_eq!(poll!(&mut kept), Poll::Ready(Err(PassedOver)));
-        other.finish();
-        assert_eq!(others.await.unwrap(), Ok(()));
-        assert_eq!(testbed.passed_over(), 1);
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn work_attended_before_its_first_poll_is_passed_over() {
-    let testbed = Testbed::new();
-    let kept = testbed.attendance.attend_now(testbed.work.future());
-    let never_polled = testbed.attend(Work::default().future());
-    sleep(POLL_WITHIN).await;
-    assert!(testbed.work.is_dropped());
-    assert_eq!((kept.await, testbed.passed_over()), (Err(PassedOver), 1));
-    drop(never_polled);
-}
-
 /// The caller is slow but present: each look finds that the future was polled since the previous
 /// one.
 #[tokio::test(start_paused = true)]
@@ -315,57 +248,6 @@ async fn a_future_polled_for_longer_than_a_look_is_looked_at_again() {
     later.0.put_back(future);
     sleep(POLL_WITHIN).await;
     assert!(work.is_dropped());
-}
-
-/// A caller may be as late again as it was once. Whatever its pace, it makes progress, and nobody
-/// waits for it longer.
-#[tokio::test(start_paused = true)]
-async fn a_caller_that_polls_again_is_allowed_twice_as_long() {
-    let testbed = Testbed::new();
-    let started = Arc::new(Mutex::new(Vec::new()));
-    let work = |_| {
-        let work = Work::default();
-        started.lock().push(work.clone());
-        let future = work.future();
-        async move {
-            future.await;
-            Ok::<_, Error>(())
-        }
-    };
-    let attendance = testbed.attendance.clone();
-    let limits = (Wait::Forever, Patience::FIRST);
-    let attended = attendance.attend_until_over(limits, work, || Error::Closed);
-    let mut attended = Box::pin(attended);
-    for times in 0..12 {
-        assert!(poll_once(&mut attended).is_pending());
-        let work = started.lock().last().unwrap().clone();
-        assert_eq!(started.lock().len(), times + 1, "it began again");
-        work.wake();
-        let woken = Instant::now();
-        while !work.is_dropped() {
-            sleep(MOMENT).await;
-        }
-        let allowed = LOOK * 2_u32.pow(u32::try_from(times).unwrap());
-        assert!(woken.elapsed() >= allowed, "{times}: {:?}", woken.elapsed());
-        assert!(
-            woken.elapsed() <= allowed + LOOK + MOMENT,
-            "{times}: {:?}",
-            woken.elapsed()
-        );
-    }
-    assert_eq!(testbed.passed_over(), 12);
-    // Each poll resets the age.
-    assert!(poll_once(&mut attended).is_pending());
-    for _ in 0..5 {
-        let work = started.lock().last().unwrap().clone();
-        work.wake();
-        sleep(LOOK * 4000).await;
-        assert!(poll_once(&mut attended).is_pending());
-    }
-    let work = started.lock().last().unwrap().clone();
-    work.finish();
-    assert!(matches!(poll_once(&mut attended), Poll::Ready(Ok(()))));
-    assert_eq!((started.lock().len(), testbed.passed_over()), (13, 12));
 }
 
 /// Polls a waiter before and after the only worker of its runtime is blocked.

@@ -115,7 +115,6 @@ mod tests {
     use super::*;
     use crate::lease::Lease;
     use crate::protocol::kind::Kind;
-    use crate::session::caller::Caller;
     use crate::session::local_queue::Waiter;
     use crate::session::options::Options;
     use crate::session::wait::Wait;
@@ -131,7 +130,7 @@ mod tests {
             .terms(PERIOD)
             .expect("good terms");
         let waiter = |number| {
-            let waiter = Waiter::new(terms, Caller::current(), Arc::default());
+            let waiter = Waiter::new(terms, Arc::default());
             (Arc::from(format!("field {number}")), waiter)
         };
         (0..number).map(waiter).collect()

@@ -58,11 +58,6 @@ impl Doubt {
         self.transfer = Transfer::Nobody;
     }
 
-    /// True if the field must never pass to another owner.
-    pub(super) fn forbids_transfer(&self) -> bool {
-        self.transfer == Transfer::Nobody
-    }
-
     /// True if no call about the field is in flight or in doubt.
     pub(super) fn is_none(&self) -> bool {
         self.open_calls == 0 && self.attempt.is_none() && self.transfer == Transfer::Anybody

@@ -1,11 +1,7 @@
 //! How a hold ends: its guards leave, its field is released or passed on, or the hold is lost.
 
-use std::time::Duration;
-
-use tokio::time::Instant;
-
 use super::phase::{Phase, ReleaseCall};
-use super::{Heir, Hold, HoldTerms, InDoubt, Left};
+use super::{Hold, HoldTerms, InDoubt, Left};
 use crate::error::Error;
 use crate::lease::{Ended, LossReason};
 use crate::session::holds::release::under_way::ReleaseUnderWay;
@@ -40,22 +36,18 @@ impl Hold {
         Left::Last
     }
 
-    /// The only guard leaves the field in Redis. False if the hold has other guards, is over, or
-    /// must not pass to another owner.
-    pub(crate) fn hand_on(&self, to: Heir) -> bool {
+    /// The only guard leaves the field in Redis. False if the hold has other guards or is over.
+    pub(crate) fn forget(&self) -> bool {
         {
             let mut state = self.state.lock();
             let alone = state.guards.count() == 1 && state.phase.is_live();
-            if !alone
-                || to == Heir::NextOwner && state.doubt.forbids_transfer()
-                || state.loss(self.clock.now()).is_some()
-            {
+            if !alone || state.loss(self.clock.now()).is_some() {
                 return false;
             }
-            state.phase = Phase::HandedOn;
+            state.phase = Phase::Forgotten;
         }
         self.history.handed_on(&self.resource.key, &self.field);
-        self.ends(Ended::HandedOn);
+        self.ends(Ended::Forgotten);
         true
     }
 
@@ -146,41 +138,6 @@ impl Hold {
         }
     }
 
-    /// The caller gets its guard: from the acquisition on, the lock must stay locked for at least
-    /// `span`.
-    pub(crate) fn unlock_not_before(&self, span: Duration) {
-        let mut state = self.state.lock();
-        // The last confirmed call is the one that granted this guard.
-        let until = state.deadline.confirmed() + span;
-        state.linger.at_least_until(until);
-    }
-
-    /// How long the hold must still stay in Redis, if it is released now.
-    pub(crate) fn lingers_for(&self) -> Option<Duration> {
-        self.state.lock().linger.left(&self.clock)
-    }
-
-    /// The instant until which the hold must stay in Redis, if it is released now.
-    pub(crate) fn lingers_until(&self) -> Option<Instant> {
-        self.lingers_for().map(|rest| Instant::now() + rest)
-    }
-
-    /// A call that leaves the hold to its expiry is about to be sent.
-    pub(crate) fn linger_sent(&self) {
-        self.state.lock().linger.set_sent();
-    }
-
-    /// True if the hold was left to its expiry. A renewal that was in flight may have postponed
-    /// that.
-    pub(crate) fn is_left_to_expire(&self) -> bool {
-        self.state.lock().linger.was_sent()
-    }
-
-    /// Somebody else has freed the lock, so it need not stay locked.
-    pub(crate) fn lingers_no_more(&self) {
-        self.state.lock().linger.forget();
-    }
-
     /// True if the field may pass to another owner of this client without a call to Redis.
     pub(crate) fn can_hand_over(&self) -> bool {
         let (state, now) = (self.state.lock(), self.clock.now());
@@ -188,7 +145,6 @@ impl Hold {
         state.phase.is_leaving()
             && state.doubt.is_none()
             && !state.deadline.is_uncertain()
-            && state.linger.left(&self.clock).is_none()
             && (lease_left >= state.guards.lease() / 2
                 || state.deadline.first_renewal().is_some_and(|due| now < due))
     }

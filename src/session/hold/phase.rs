@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! Live ── the last guard leaves ──▶ Leaving ── released, or handed over ──▶ Released
-//!   │ ╲── its guard leaves it in Redis ──▶ HandedOn
+//!   │ ╲── its guard leaves it in Redis ──▶ Forgotten
 //!   ╰── a deadline passes, a renewal finds nothing, shutdown ──▶ Lost
 //! ```
 
@@ -20,8 +20,8 @@ pub(super) enum Phase {
     Leaving(ReleaseCall),
     /// The field is released, or belongs to another hold.
     Released(ReleaseCall),
-    /// The guard left the field to its lease, or to a later owner that takes it over.
-    HandedOn,
+    /// The guard left the field to its lease.
+    Forgotten,
 }
 
 /// The release after the last guard, for callers that ask about it later.
@@ -70,7 +70,7 @@ impl Phase {
             Phase::Live { .. } => None,
             Phase::Lost(reason) => Some(Ended::Lost(reason.clone())),
             Phase::Leaving(_) | Phase::Released(_) => Some(Ended::Released),
-            Phase::HandedOn => Some(Ended::HandedOn),
+            Phase::Forgotten => Some(Ended::Forgotten),
         }
     }
 
@@ -78,14 +78,14 @@ impl Phase {
     pub(super) fn release(&self) -> Option<&ReleaseCall> {
         match self {
             Phase::Leaving(release) | Phase::Released(release) => Some(release),
-            Phase::Live { .. } | Phase::Lost(_) | Phase::HandedOn => None,
+            Phase::Live { .. } | Phase::Lost(_) | Phase::Forgotten => None,
         }
     }
 
     pub(super) fn release_mut(&mut self) -> Option<&mut ReleaseCall> {
         match self {
             Phase::Leaving(release) | Phase::Released(release) => Some(release),
-            Phase::Live { .. } | Phase::Lost(_) | Phase::HandedOn => None,
+            Phase::Live { .. } | Phase::Lost(_) | Phase::Forgotten => None,
         }
     }
 

@@ -50,8 +50,6 @@ impl Span {
 pub(crate) struct HoldTerms {
     /// The lease in Redis: the lock's, or the fixed one.
     pub(crate) lease: Span,
-    /// After its release the lock stays locked until this long after the acquisition.
-    pub(crate) unlock_not_before: Option<Span>,
     /// The watchdog renews the hold.
     pub(crate) renewed: bool,
     /// The watchdog ends the hold after this time.
@@ -84,20 +82,16 @@ impl Clocks {
 }
 
 impl HoldTerms {
-    /// The lease that the acquisition asks for. It must cover `unlock_not_before`: if the process
-    /// dies, only the lease keeps the lock.
+    /// The lease that the acquisition asks for.
     pub(crate) fn first_lease(&self) -> Duration {
-        self.lease
-            .max(self.unlock_not_before.unwrap_or(self.lease))
-            .get()
+        self.lease.get()
     }
 
     /// True if a hold with these terms may continue a lease that Redis already has. Waiters of
     /// other clients know how long that lease is, and a shorter one would end without their
-    /// noticing. A hold that must stay locked for a time needs a lease that covers that time, so it
-    /// cannot continue another one.
+    /// noticing.
     pub(crate) fn continue_lease(&self, longest: Duration) -> bool {
-        self.renewed && self.unlock_not_before.is_none() && self.lease.get() >= longest
+        self.renewed && self.lease.get() >= longest
     }
 }
 

@@ -8,7 +8,6 @@ use crate::transport::Epoch;
 pub(super) const LEASE: Duration = Duration::from_secs(30);
 pub(super) const TERMS: HoldTerms = HoldTerms {
     lease: Span::of(LEASE),
-    unlock_not_before: None,
     renewed: true,
     max_hold: None,
     clocks: Clocks::OfOne,
@@ -17,10 +16,7 @@ pub(super) const TERMS: HoldTerms = HoldTerms {
 type Becoming = fn(Hold) -> Hold;
 
 /// What may have happened to a hold when its last guard leaves.
-const STAINS: [(&str, Becoming); 8] = [
-    ("it is to stay locked for a while", |hold| {
-        changed(hold, |hold| hold.unlock_not_before(Duration::from_secs(1)))
-    }),
+const STAINS: [(&str, Becoming); 7] = [
     ("an earlier call may yet come", |hold| {
         hold.with_doubt(Some(InDoubt {
             epoch: Epoch::default(),

@@ -188,11 +188,6 @@ impl Watchdog {
         its_own.or_else(|| live().next()).cloned()
     }
 
-    /// Whether this client holds a field.
-    pub(crate) fn has(&self, resource: &Resource, field: &Arc<str>) -> bool {
-        self.table.lock().has(resource, field)
-    }
-
     /// Nobody is given this field until the returned value is dropped.
     pub(crate) fn release_under_way(
         &self,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use tokio::time::Instant;
 
-use super::waiter::Waiter;
+use super::waiter::{Waiter, WaiterSignal};
 use super::yielding::{Turns, Yield};
 use crate::clock::Moment;
 use crate::protocol::resource::Resource;
@@ -78,7 +78,7 @@ impl LocalQueue {
         if let Some(before) = self.contender() {
             next.learns_from(before);
         }
-        next.contends(yielding);
+        next.set_signal(WaiterSignal::Contend(yielding));
         self.state = QueueState::Contending(next.clone());
         Next::Notify(next)
     }

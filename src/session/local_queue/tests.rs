@@ -16,11 +16,10 @@ use crate::clock::{Clock, Counts};
 use crate::lease::LossReason;
 use crate::protocol::kind::Kind;
 use crate::session::Session;
-use crate::session::caller::Caller;
 use crate::session::hold::{Clocks, HoldIdentity, Span};
 use crate::session::tests::inline_waker::{does_not_hang, poll_and_drop_when_woken};
 use crate::settings::LocalHandover;
-use crate::{Client, EmbeddedRedis, Error, Lease, Lock, LockGuard, Owner};
+use crate::{Client, EmbeddedRedis, Error, Lease, Lock, LockGuard};
 
 /// Longer than any of these tests.
 const LONG: Duration = Duration::from_secs(60);
@@ -190,42 +189,6 @@ fn a_waiter_that_leaves_while_a_latch_opens_blocks_nobody() {
     });
 }
 
-/// Runs its closure when it is dropped.
-struct OnDrop<F: FnMut()>(F);
-
-impl<F: FnMut()> Drop for OnDrop<F> {
-    fn drop(&mut self) {
-        (self.0)();
-    }
-}
-
-/// Foreign code runs in the middle of a grant: another waiter of the same owner is woken.
-#[test]
-fn a_hold_that_is_lost_while_it_is_granted_leaves_its_name_free() {
-    for make in KINDS {
-        without_hanging("a loss within a grant", async move || {
-            let redis = EmbeddedRedis::new();
-            let (client, elsewhere) = (redis.client(), redis.client());
-            let (owner, session) = (Owner::new(), client.session().clone());
-            let held = make(&elsewhere).lock().await.unwrap();
-            let mut first = taking(make(&client).owned_by(&owner), Lease::Renewed);
-            assert!(timeout(MOMENT, &mut first).await.is_err());
-            let second = taking(make(&client).owned_by(&owner), Lease::Renewed);
-            let loses = OnDrop(move || {
-                for hold in session.holds.watchdog.holds() {
-                    session.holds.lose(&hold, LossReason::Expired);
-                }
-            });
-            waits(&client, Box::pin(async move { (loses, second.await) })).await;
-            held.unlock().await.unwrap();
-            let lost = first.await.unwrap();
-            assert_eq!(client.stats().lost, 1, "{lost:?}");
-            drop(lost);
-            free_in_the_end(&client, make(&client)).await;
-        });
-    }
-}
-
 fn a_hold(resource: &Arc<Resource>) -> Arc<Hold> {
     let clock = Clock::new(Counts::TimerTime);
     let (resource, field) = (resource.clone(), Arc::from("client:1"));
@@ -239,7 +202,6 @@ fn a_hold(resource: &Arc<Resource>) -> Arc<Hold> {
 
 const TERMS: HoldTerms = HoldTerms {
     lease: Span::of(LONG),
-    unlock_not_before: None,
     renewed: true,
     max_hold: None,
     clocks: Clocks::OfOne,
@@ -248,7 +210,7 @@ const TERMS: HoldTerms = HoldTerms {
 /// After a grant that was worthless, a waiter waits as another field. A message to the first may be late.
 #[test]
 fn a_message_counts_only_for_the_field_that_it_names() {
-    let waiter = Waiter::new(TERMS, Caller::current(), Arc::default());
+    let waiter = Waiter::new(TERMS, Arc::default());
     let now = Clock::new(Counts::TimerTime).now();
     for field in ["client:4000000000000000012", "client:4000000000000000002"] {
         waiter.has_place(&Arc::from(field), now, Some(0));
@@ -271,7 +233,7 @@ fn a_grant_and_a_loss_in_any_order_leave_the_queue_free() {
             count: 9,
             time: LONG,
         });
-        let waiter = || Waiter::new(TERMS, Caller::current(), Arc::default());
+        let waiter = || Waiter::new(TERMS, Arc::default());
         let (contender, hold) = (waiter(), a_hold(&resource));
         queues.enter(&resource, &contender);
         let (granted, lost) = (fastrand::usize(..3000), fastrand::usize(..3000));

@@ -12,7 +12,6 @@ use super::Yield;
 use crate::clock::Moment;
 use crate::protocol::calls::Queueing;
 use crate::protocol::lock::Given;
-use crate::session::caller::Caller;
 use crate::session::hold::{Hold, HoldTerms};
 use crate::sync::{Mutex, Notify};
 
@@ -26,8 +25,6 @@ pub(crate) enum WaiterSignal {
     Contend(Option<Box<Yield>>),
     /// This hold was handed over without a call, and belongs to the waiter.
     Granted(Arc<Hold>),
-    /// Another future of the same `Owner` holds the lock: start over.
-    LookAgain,
     /// The latch is open.
     Open,
 }
@@ -37,8 +34,6 @@ pub(crate) struct Waiter {
     /// Increasing in the order in which waiters come.
     pub(crate) id: u64,
     pub(crate) terms: HoldTerms,
-    /// Who waits.
-    pub(crate) caller: Caller,
     signal: Mutex<WaiterSignal>,
     /// When the wait began.
     pub(crate) since: Instant,
@@ -83,12 +78,11 @@ pub(crate) struct ToldGrant {
 }
 
 impl Waiter {
-    pub(crate) fn new(terms: HoldTerms, caller: Caller, no_expiry: Arc<AtomicBool>) -> Arc<Self> {
+    pub(crate) fn new(terms: HoldTerms, no_expiry: Arc<AtomicBool>) -> Arc<Self> {
         let signal = Mutex::new(WaiterSignal::None);
         Arc::new(Waiter {
             id: NEXT.fetch_add(1, Relaxed),
             terms,
-            caller,
             signal,
             since: Instant::now(),
             ticket: Mutex::new(None),
@@ -264,26 +258,6 @@ impl Waiter {
     /// Takes the signal that came since the last look.
     pub(crate) fn take_signal(&self) -> WaiterSignal {
         std::mem::replace(&mut *self.signal.lock(), WaiterSignal::None)
-    }
-
-    /// Another future of the same `Owner` holds the lock. A granted hold that the waiter has not
-    /// taken yet goes first, because somebody must release it.
-    pub(crate) fn look_again(&self) {
-        let mut signal = self.signal.lock();
-        if !matches!(*signal, WaiterSignal::Granted(_)) {
-            *signal = WaiterSignal::LookAgain;
-        }
-        drop(signal);
-        self.notify.notify_one();
-    }
-
-    /// Makes the waiter contend, unless another future of its `Owner` got the lock: then the waiter
-    /// must look at that first.
-    pub(super) fn contends(&self, yielding: Option<Box<Yield>>) {
-        let mut signal = self.signal.lock();
-        if !matches!(*signal, WaiterSignal::LookAgain) {
-            *signal = WaiterSignal::Contend(yielding);
-        }
     }
 
     /// Sets the signal for the next notification. A queued waiter cannot have an earlier hold

@@ -40,9 +40,6 @@ pub(crate) struct ReadWriteTally {
     pub(crate) reads: u64,
     pub(crate) writes: u64,
     pub(crate) violations: u64,
-    pub(crate) longest_wait: Duration,
-    /// Readers inside at once, those of the other side included.
-    pub(crate) most_readers: u64,
 }
 
 /// What contenders for the permits of a semaphore saw.
@@ -56,18 +53,6 @@ pub(crate) struct SemaphoreTally {
 }
 
 impl Redisson {
-    /// Starts threads that take a lock of any kind so many times each. They hold it only while they
-    /// count.
-    pub(crate) fn contend(
-        &self,
-        threads: u32,
-        rounds: u32,
-        lock: &str,
-        counter: &str,
-    ) -> Reply<String> {
-        self.expect(&format!("contend {threads} {rounds} {lock} {counter}"))
-    }
-
     /// Starts threads that take a lock of any kind with a single holder. `counter` is raised to 1 on
     /// the way in. `<counter>:last` tells which side was in last, and `<counter>:token` is the last
     /// token of a fenced lock.
@@ -179,8 +164,6 @@ impl FromStr for ReadWriteTally {
             reads: report.number("reads")?,
             writes: report.number("writes")?,
             violations: report.number("violations")?,
-            longest_wait: report.longest_wait()?,
-            most_readers: report.number("most_readers")?,
         })
     }
 }

@@ -57,33 +57,6 @@ impl Redisson {
         self.expect(&format!("forceunlock {lock}"))
     }
 
-    /// Takes a fenced lock, and returns its token.
-    pub(crate) fn lock_token(
-        &self,
-        thread: &str,
-        name: &str,
-        lease: Option<Duration>,
-    ) -> Reply<u64> {
-        let lease = lease.map(millis).unwrap_or_default();
-        self.expect(&format!("locktoken {thread} {name} {lease}"))
-    }
-
-    pub(crate) fn try_lock_token(
-        &self,
-        thread: &str,
-        name: &str,
-        wait: Duration,
-        lease: Option<Duration>,
-    ) -> Reply<Option<u64>> {
-        let (wait, lease) = (millis(wait), lease.map_or("-1".to_owned(), millis));
-        self.expect_option(&format!("trylocktoken {thread} {name} {wait} {lease}"))
-    }
-
-    /// The last token given to anybody, or 0 if there was none.
-    pub(crate) fn token(&self, name: &str) -> Reply<u64> {
-        self.expect(&format!("token {name}"))
-    }
-
     /// Waits for a fair lock, appends the thread's name to the list, holds the lock for a while and
     /// releases it. Replies after the release, or with false if the wait timed out.
     pub(crate) fn enter_fair(

@@ -5,13 +5,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::redis_state::RedisState;
 use crate::plan::Weather;
 
-/// Whether somebody may have restored a hold that was handed on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Takers {
-    None,
-    Some,
-}
-
 #[derive(Default)]
 pub(crate) struct QueueOrder {
     /// The queue of each name at the last look.
@@ -28,14 +21,13 @@ impl QueueOrder {
     /// Compares a queue with the previous one. `granted` are the fields that were granted in
     /// between.
     ///
-    /// A restored hold never waited. Between two looks many waiters may come and go, but a field
-    /// that is in both queues waited all the time.
+    /// Between two looks many waiters may come and go, but a field that is in both queues waited all
+    /// the time.
     pub(crate) fn look(
         &mut self,
         weather: Weather,
         (name, state): (usize, &RedisState),
         granted: &[String],
-        takers: Takers,
     ) -> Option<String> {
         let (now, is_lossy) = (&state.queue, weather == Weather::Lossy);
         let mut before = self.last.insert(name, now.clone()).unwrap_or_default();
@@ -45,10 +37,8 @@ impl QueueOrder {
         self.told.extend(granted.iter().cloned());
         let mut served = Vec::new();
         for field in granted.iter().chain(state.holds.keys()) {
-            // A restored hold never waited.
-            let taken_over = takers == Takers::Some && !self.known.contains(field);
             let renamed = is_lossy && !self.known.contains(field) && self.has_an_untold(field);
-            if self.served.insert(field.clone()) && !taken_over && !renamed {
+            if self.served.insert(field.clone()) && !renamed {
                 served.push(field);
             }
         }

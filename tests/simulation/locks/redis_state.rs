@@ -40,31 +40,13 @@ pub(crate) fn keys_of_queue(name: &str) -> [String; 2] {
 const QUEUE: &str = "redisson_lock_queue:";
 const DEADLINES: &str = "redisson_lock_timeout:";
 const TOKENS: &str = "redisson_lock_token:";
-pub(crate) const RESOURCE: &str = "resource:";
 /// A queue is kept for a day, and no run lasts an hour.
 const LONGEST_SEEN: i64 = 23 * 60 * 60 * 1000;
 const LIVES: &str = ":rwlock_timeout:1";
 
 /// True for keys that stay when everything has ended.
 pub(crate) fn stays(kind: Kind, key: &str) -> bool {
-    kind == Kind::Fenced && (key.starts_with(TOKENS) || is_resource(key))
-}
-
-/// The values that users of a fenced lock write, with the highest token that wrote each.
-fn is_resource(key: &str) -> bool {
-    key.starts_with(RESOURCE) || key.starts_with("leasehold_fence:")
-}
-
-/// The token of the last write to each resource.
-pub(crate) fn resources(dump: &Dump) -> BTreeMap<String, i64> {
-    let all = dump
-        .iter()
-        .map(|(key, entry)| (String::from_utf8_lossy(key).into_owned(), entry));
-    let written = all.filter(|(key, _)| key.starts_with(RESOURCE));
-    let token = |entry: &Dumped| String::from_utf8_lossy(&entry.content[0]).parse();
-    written
-        .map(|(key, entry)| (key, token(entry).expect("a token")))
-        .collect()
+    kind == Kind::Fenced && key.starts_with(TOKENS)
 }
 
 /// The state of each name, or the first key with a wrong layout.
@@ -89,11 +71,10 @@ pub(crate) fn read(plan: &Plan, dump: &Dump) -> Result<BTreeMap<usize, RedisStat
         };
         all.insert(number, state?);
     }
-    let is_known = |key: &str| known.contains(key) || kind == Kind::Fenced && is_resource(key);
     match dump
         .keys()
         .map(|key| String::from_utf8_lossy(key))
-        .find(|key| !is_known(key))
+        .find(|key| !known.contains(&**key))
     {
         Some(key) => Err(format!("{key} belongs to no {kind} lock")),
         None => Ok(all),

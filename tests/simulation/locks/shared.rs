@@ -1,5 +1,5 @@
 //! What the users and the checkers of locks share: tokens that were given out, turns that came, and
-//! holds that change hands.
+//! forgotten holds of string locks.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,18 +8,16 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::kind::Kind;
-use crate::ledger::{Entry, Side};
+use crate::ledger::Entry;
 use crate::plan::ms;
 use crate::user::User;
 
-/// A hold that was handed on and may be restored.
+/// A hold of a string lock whose guard was forgotten. It may be restored.
 #[derive(Clone, Debug)]
 pub(crate) struct Offer {
     pub(crate) name: usize,
-    pub(crate) side: Side,
-    pub(crate) text: String,
-    pub(crate) field: String,
-    /// Its lease ends at this instant at the earliest.
+    pub(crate) owner: String,
+    /// Its lease ends at this instant at the latest.
     pub(crate) until: Instant,
     pub(crate) process: usize,
     /// When it was granted.
@@ -44,14 +42,8 @@ struct State {
     /// The number of owners that belong to no user.
     fresh_owners: usize,
     offers: Vec<Offer>,
-    /// Texts, and whether somebody has restored each.
-    taken: BTreeMap<String, bool>,
     /// Fields without a guard, and until when they may exist.
     strays: BTreeMap<String, Instant>,
-    /// By name: how many restores are under way, and when the last one happened.
-    moves: BTreeMap<usize, (u32, Instant)>,
-    /// How often the server lost all its data.
-    emptied: u32,
 }
 
 #[derive(Clone, Default)]
@@ -67,7 +59,7 @@ impl Shared {
         }
         self.is_served(entry);
         if let Err(lost) = held.check() {
-            // A hold that the server forgot may be handed on before anybody knows.
+            // A hold that the server forgot may be handed over before anybody knows.
             let process = wish.actor.process;
             if !ledger.is_closed(process) && !user.frozen.lately(process) {
                 ledger.violation(format!("{wish:?} is given what is lost: {lost}"));
@@ -109,13 +101,7 @@ impl Shared {
 
     /// The server lost all its data, including the last tokens.
     pub(crate) fn is_emptied(&self) {
-        let mut state = self.0.lock();
-        state.emptied += 1;
-        state.tokens.clear();
-    }
-
-    pub(crate) fn emptied(&self) -> u32 {
-        self.0.lock().emptied
+        self.0.lock().tokens.clear();
     }
 
     fn is_served(&self, entry: &Entry) {
@@ -128,7 +114,7 @@ impl Shared {
         std::mem::take(&mut self.0.lock().served)
     }
 
-    /// Every acquisition without an owner is its own owner.
+    /// Every acquisition is its own owner.
     pub(crate) fn fresh_owner(&self) -> usize {
         let mut state = self.0.lock();
         state.fresh_owners += 1;
@@ -137,15 +123,16 @@ impl Shared {
 
     pub(crate) fn offers(&self, offer: Offer) {
         let mut state = self.0.lock();
-        state.strays.insert(offer.field.clone(), offer.until);
-        state.taken.insert(offer.text.clone(), false);
+        state.strays.insert(offer.owner.clone(), offer.until);
         state.offers.push(offer);
     }
 
-    /// An offer that `fits`. With `left`, another user may try it too, once.
-    pub(crate) fn offer(&self, left: Left, fits: impl Fn(&Offer) -> bool) -> Option<Offer> {
+    /// An offer of this process, because a second one would have the hold as well. With `left`, another user may try it
+    /// too, once.
+    pub(crate) fn offer(&self, left: Left, process: usize) -> Option<Offer> {
         let mut state = self.0.lock();
-        let at = state.offers.iter().position(fits)?;
+        let own = |offer: &Offer| offer.process == process;
+        let at = state.offers.iter().position(own)?;
         let offer = state.offers[at].clone();
         state.offers[at].tried = true;
         if left == Left::No || offer.tried {
@@ -154,30 +141,9 @@ impl Shared {
         Some(offer)
     }
 
-    /// A hold was restored. False if another user had restored it before.
-    pub(crate) fn takes(&self, offer: &Offer) -> bool {
-        let mut state = self.0.lock();
-        state.strays.remove(&offer.field);
-        state.taken.insert(offer.text.clone(), true) != Some(true)
-    }
-
-    /// A hold is being restored, without a place in the queue.
-    pub(crate) fn begins_to_move(&self, name: usize) {
-        let mut state = self.0.lock();
-        state.moves.entry(name).or_insert((0, Instant::now())).0 += 1;
-    }
-
-    pub(crate) fn has_moved(&self, name: usize) {
-        if let Some((number, last)) = self.0.lock().moves.get_mut(&name) {
-            (*number, *last) = (*number - 1, Instant::now());
-        }
-    }
-
-    /// True if a hold is being restored or was a moment ago. A call that was given up may still
-    /// run.
-    pub(crate) fn is_moved(&self, name: usize) -> bool {
-        let moves = self.0.lock().moves.get(&name).copied();
-        moves.is_some_and(|(number, last)| number > 0 || last.elapsed() <= ms(100))
+    /// A hold was restored, so it has a guard.
+    pub(crate) fn takes(&self, offer: &Offer) {
+        self.0.lock().strays.remove(&offer.owner);
     }
 
     /// True if this field may exist without a guard.

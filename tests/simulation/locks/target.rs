@@ -1,6 +1,6 @@
 //! What one user takes: a lock of the simulated kind, or its two sides.
 
-use leasehold::{Lock, Owner, ReadWriteLock};
+use leasehold::{Lock, ReadWriteLock};
 
 use crate::kind::Kind;
 use crate::ledger::Side;
@@ -14,7 +14,7 @@ pub(crate) enum Target {
 }
 
 impl Target {
-    pub(crate) fn new<S>(user: &User<S>, name: usize, owner: Option<&Owner>) -> Self {
+    pub(crate) fn new<S>(user: &User<S>, name: usize) -> Self {
         let (client, name) = (&user.clients[0], name_of(name));
         let one = match user.plan.kind {
             Kind::Plain => client.lock(name),
@@ -24,19 +24,10 @@ impl Target {
             Kind::Spin if user.actor.process.is_multiple_of(2) => client.lock(name),
             Kind::Spin => client.spin_lock(name),
             Kind::String => client.string_lock(name),
-            Kind::ReadWrite => {
-                let both = client.read_write_lock(name);
-                return Target::Sides(match owner {
-                    Some(owner) => both.owned_by(owner),
-                    None => both,
-                });
-            }
+            Kind::ReadWrite => return Target::Sides(client.read_write_lock(name)),
             other => unreachable!("{other} has users of its own"),
         };
-        Target::One(match owner {
-            Some(owner) => one.owned_by(owner),
-            None => one,
-        })
+        Target::One(one)
     }
 
     pub(crate) fn side(&self, side: Side) -> &Lock {

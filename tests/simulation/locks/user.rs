@@ -1,8 +1,9 @@
 //! One user of locks: takes, nests, works, cancels and releases in every possible way.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use leasehold::{Error, Lease, LockGuard, Owner};
+use leasehold::{Acquire, Error, Lease, Lock, LockGuard};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::shared::Shared;
@@ -10,16 +11,13 @@ use super::target::Target;
 use crate::kind::Kind;
 use crate::ledger::{Entry, Held, Side, Wish};
 use crate::plan::{ms, us};
-use crate::user::{User, take};
+use crate::user::User;
 
-pub(crate) struct Owned {
-    pub(crate) owner: Owner,
-    pub(crate) shared: Shared,
-}
+pub(crate) struct Usual(pub(crate) Shared);
 
-impl User<Owned> {
+impl User<Usual> {
     pub(crate) async fn run(mut self) {
-        let lock = |name| Target::new(&self, name, Some(&self.shared.owner));
+        let lock = |name| Target::new(&self, name);
         let locks: Vec<_> = (0..self.plan.names).map(lock).collect();
         while !self.is_over() {
             self.pauses().await;
@@ -38,7 +36,7 @@ impl User<Owned> {
         };
         let taking = request.take(lock.side(request.side));
         if let Some(entry) = Box::pin(self.takes(wish, request, taking)).await {
-            self.shared.shared.check_grant(self, &entry);
+            self.shared.0.check_grant(self, &entry);
             self.inside(lock, entry, 0).await;
         }
     }
@@ -50,16 +48,16 @@ impl User<Owned> {
         let nests = depth < 2 && !self.is_relentless() && self.rng.u8(0..4) == 0;
         if nests && entry.held.check().is_ok() {
             match (self.plan.kind, side) {
-                (Kind::NonReentrant, _) => self.refused_at_once(lock, side).await,
-                (Kind::ReadWrite, Side::Read) if !self.shares_owner && self.rng.bool() => {
-                    self.refused_at_once(lock, Side::Write).await;
+                (Kind::NonReentrant, _) => self.refused_at_once(lock, &entry, side).await,
+                (Kind::ReadWrite, Side::Read) if self.rng.bool() => {
+                    self.refused_at_once(lock, &entry, Side::Write).await;
                 }
                 (Kind::ReadWrite, Side::Write) if depth == 0 && self.rng.bool() => {
                     return self.downgrade(lock, entry).await;
                 }
                 // In calm weather this always works while the lock is held.
                 _ => {
-                    if let Some(inner) = self.again(lock, entry.wish.names[0], side).await {
+                    if let Some(inner) = self.again(lock, &entry, side).await {
                         Box::pin(self.inside(lock, inner, depth + 1)).await;
                     }
                 }
@@ -72,7 +70,7 @@ impl User<Owned> {
 
     /// Reads under its own write hold, and continues to read after releasing that.
     async fn downgrade(&mut self, lock: &Target, entry: Entry) {
-        match self.again(lock, entry.wish.names[0], Side::Read).await {
+        match self.again(lock, &entry, Side::Read).await {
             Some(inner) if self.rng.bool() => {
                 Box::pin(self.inside(lock, inner, 2)).await;
                 self.lets_go(entry).await;
@@ -80,8 +78,8 @@ impl User<Owned> {
             Some(inner) => {
                 self.lets_go(entry).await;
                 sleep(us(self.rng.u64(0..200_000))).await;
-                if inner.held.check().is_ok() && !self.shares_owner {
-                    self.refused_at_once(lock, Side::Write).await;
+                if inner.held.check().is_ok() {
+                    self.refused_at_once(lock, &inner, Side::Write).await;
                 }
                 self.lets_go(inner).await;
             }
@@ -90,7 +88,8 @@ impl User<Owned> {
     }
 
     /// Takes once more what it holds.
-    async fn again(&mut self, lock: &Target, name: usize, side: Side) -> Option<Entry> {
+    async fn again(&mut self, lock: &Target, held: &Entry, side: Side) -> Option<Entry> {
+        let name = held.wish.names[0];
         let lease = if self.rng.bool() {
             Lease::Renewed
         } else {
@@ -102,17 +101,13 @@ impl User<Owned> {
         self.asks();
         let patient = self.plan.kind == Kind::ReadWrite && self.rng.bool();
         let wait = (!patient).then_some(wait);
-        let error = match self
-            .cancelled_at(cancel_at, take(lock.side(side), wait, lease))
-            .await?
-        {
+        let taking = within(lock.side(side), held, wait).lease(lease);
+        let error = match self.cancelled_at(cancel_at, taking.into_future()).await? {
             Ok(inner) => return Some(self.has(Wish::of_lock(self.actor, name, side), inner)),
             Err(error) => error,
         };
-        // Its hold may be lost, and the owner's other future may hold the other side.
-        let shares_sides = self.shares_owner && self.plan.kind == Kind::ReadWrite;
-        let told = matches!(error, Error::AlreadyHeld { .. }) && side == Side::Write;
-        if told && shares_sides || self.ledger.excuses(self.actor, &error) {
+        // Its hold may be lost.
+        if self.ledger.excuses(self.actor, &error) {
             return None;
         }
         // A fixed lease may have ended or the lock been forced open in the meantime, so that
@@ -129,7 +124,7 @@ impl User<Owned> {
     /// A guard that was obtained otherwise than by [`takes`](User::takes).
     pub(crate) fn has(&self, wish: Wish, guard: LockGuard) -> Entry {
         let entry = self.ledger.enters(wish, Held::Lock(Arc::new(guard)));
-        self.shared.shared.check_grant(self, &entry);
+        self.shared.0.check_grant(self, &entry);
         entry
     }
 
@@ -144,11 +139,12 @@ impl User<Owned> {
     }
 
     /// What would wait for its own release is told so, without a moment's wait.
-    async fn refused_at_once(&mut self, lock: &Target, side: Side) {
+    async fn refused_at_once(&mut self, lock: &Target, held: &Entry, side: Side) {
         let wait = self.rng.bool().then(|| ms(self.rng.u64(0..400)));
         self.asks();
         let started = Instant::now();
-        let outcome = timeout(ms(500), take(lock.side(side), wait, Lease::Renewed)).await;
+        let taking = within(lock.side(side), held, wait).into_future();
+        let outcome = timeout(ms(500), taking).await;
         let odd = match outcome {
             Ok(Err(Error::AlreadyHeld { .. })) if started.elapsed().is_zero() => return,
             Ok(Err(error)) if self.ledger.excuses(self.actor, &error) => return,
@@ -157,5 +153,17 @@ impl User<Owned> {
             Err(_) => "it waits".into(),
         };
         self.violation(&format!("takes what it holds: {odd}"));
+    }
+}
+
+/// An acquisition by the owner of what is held.
+fn within<'a>(lock: &'a Lock, held: &'a Entry, wait: Option<Duration>) -> Acquire<'a> {
+    let Held::Lock(guard) = &held.held else {
+        unreachable!("it is a lock")
+    };
+    let taking = lock.acquire().within(&**guard);
+    match wait {
+        Some(wait) => taking.wait(wait),
+        None => taking,
     }
 }

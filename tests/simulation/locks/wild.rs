@@ -1,5 +1,5 @@
-//! One user of what is rare: no owner, sections, guards shown, futures that are kept without being
-//! polled, holds handed on and taken over, locks forced open.
+//! One user of what is rare: sections, guards shown, futures that are kept without being polled, holds forgotten and
+//! restored, locks forced open.
 
 mod grip;
 mod moves;
@@ -9,15 +9,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
-use leasehold::{Error, FencingToken, Lease, LockGuard};
+use leasehold::{Error, Lease, LockGuard};
 use tokio::time::{Instant, sleep};
 
-use super::redis_state::RESOURCE;
 use super::shared::Shared;
 use super::target::Target;
 use crate::kind::Kind;
 use crate::ledger::{Actor, Side, Waiting, Wish};
-use crate::plan::{in_ms, ms, name_of, us};
+use crate::plan::{in_ms, ms, us};
 use crate::user::User;
 use grip::Grip;
 
@@ -51,7 +50,7 @@ impl Wild {
         self.ledger.is_closed(self.actor.process)
     }
 
-    /// Each acquisition without an owner is an owner of its own.
+    /// Each acquisition is an owner of its own.
     fn wants(&mut self) -> Wanted {
         let names = self.plan.names;
         let name = self.rng.usize(0..names);
@@ -60,7 +59,7 @@ impl Wild {
     }
 
     fn wanted(&self, name: usize, side: Side) -> Wanted {
-        let lock = Target::new(self, name, None);
+        let lock = Target::new(self, name);
         let actor = Actor {
             owner: self.shared.fresh_owner(),
             ..self.actor
@@ -169,7 +168,7 @@ impl Wild {
     async fn inside(&mut self, wanted: &Wanted, grip: Grip, max_hold: Option<Duration>) {
         let began = Instant::now();
         for _ in 0..self.rng.u8(1..4) {
-            match self.rng.u8(0..7) {
+            match self.rng.u8(0..6) {
                 0 | 1 => self.again(wanted, &grip).await,
                 2 => {
                     let guard = grip.guard();
@@ -183,7 +182,6 @@ impl Wild {
                     let at = us(self.rng.u64(0..6000));
                     let _extended = self.cancelled_at(Some(at), guard.extend(lease)).await;
                 }
-                4 if self.plan.kind == Kind::Fenced => self.writes(wanted, &grip).await,
                 _ => sleep(us(self.rng.u64(0..200_000))).await,
             }
         }
@@ -309,28 +307,6 @@ impl Wild {
             && !matches!(error, Error::Lost { .. })
         {
             self.refused(Some(wait), &error);
-        }
-    }
-
-    /// The resource takes what a holder writes, and nothing of those before.
-    async fn writes(&mut self, wanted: &Wanted, grip: &Grip) {
-        let Some(token) = grip.guard().token().map(FencingToken::value) else {
-            return;
-        };
-        let key = format!("{RESOURCE}{}", name_of(wanted.name));
-        self.asks();
-        // Now and then what the holder before wrote comes late.
-        let late = self.rng.u8(0..3) == 0 && token > 1;
-        let token = FencingToken::from_value(if late { token - 1 } else { token });
-        let written = self.clients[0]
-            .set_fenced(&key, token, &token.to_string())
-            .await;
-        self.notes(wanted, &format!("writes {token}: {written:?}"));
-        let broken = self.ledger.broken_since(wanted.name, grip.since);
-        let valid = grip.guard().check().is_ok() && !broken && !late;
-        if valid && matches!(written, Err(Error::StaleToken { .. })) {
-            self.ledger
-                .violation(format!("{:?} holds with a stale token", wanted.actor));
         }
     }
 

@@ -178,37 +178,6 @@ fn arrays_that_name_a_push_are_pushes_in_resp2() {
     }
 }
 
-#[test]
-fn a_split_at_any_byte_changes_nothing() {
-    for (bytes, expected) in of_each_type() {
-        assert_eq!(decoded(bytes, &[1]), expected, "{}", bytes.escape_ascii());
-        for at in 1..bytes.len() {
-            assert_eq!(
-                decoded(bytes, &[at, usize::MAX]),
-                expected,
-                "{}",
-                bytes.escape_ascii()
-            );
-            assert_eq!(
-                whole(&bytes[..at]),
-                (Vec::new(), None),
-                "{}",
-                bytes.escape_ascii()
-            );
-        }
-    }
-}
-
-#[test]
-fn frames_in_one_buffer_are_decoded_one_after_the_other() {
-    let (all, expected): (Vec<_>, Vec<_>) = of_each_type().into_iter().unzip();
-    let expected = expected
-        .into_iter()
-        .flat_map(|(frames, _)| frames)
-        .collect();
-    assert_eq!(whole(&all.concat()), (expected, None));
-}
-
 /// Checks that these bytes are refused with this text, however they are split.
 fn is_malformed(bytes: &[u8], reason: &str) {
     for sizes in [usize::MAX, 1000, 1] {

@@ -45,6 +45,7 @@ pub(super) enum Expected {
     ScriptWithKey,
     /// The run id of the server that ran a script.
     WhoRuns,
+    ScriptWithTwoKeys,
 }
 
 impl Expected {

@@ -1,8 +1,8 @@
 //! The questions to a server that refuses scripts without keys.
 //!
-//! Such a server may be a proxy in front of several servers, of which each knows some of the keys. The proxy chooses one
-//! by the first key of a script. So each call names one lock (`Known::may_route_by_key`), and all keys of a lock must be on
-//! one server. They have one hash tag.
+//! Such a server may be a proxy. In front of a cluster, the nodes behind it refuse keys of several slots. In front of
+//! servers that know nothing of each other, the one of the first key runs a script for all of them, and would give out
+//! locks that are held on another. Such a proxy is refused.
 
 use std::collections::BTreeSet;
 
@@ -17,18 +17,28 @@ const WHO_RUNS: &str = "local info = redis.pcall('info', 'server') \
      return type(info) == 'string' and string.match(info, 'run_id:(%x+)')";
 
 /// By chance, so many keys are all on the same one of two equal servers once in 32,768 times.
-const KEYS_OF_ONE_TAG: u32 = 16;
+const KEYS: u32 = 16;
+
+/// Its keys are of two slots.
+const SCRIPT_WITH_TWO_KEYS: &[&str] = &[
+    "EVAL",
+    "local key = KEYS[1] return redis.call('exists', key)",
+    "2",
+    "leasehold_ping:0",
+    "leasehold_ping:1",
+];
 
 impl Handshake {
     pub(super) fn ran_without_keys(&self, reply: &Result<Value, String>, learned: &mut Learned) {
         match without_keys(reply) {
             WithoutKeys::Runs => {
                 self.known.runs(Scripts::Any);
-                self.known.routes_without_keys();
+                self.known.takes_several_slots();
             }
             WithoutKeys::Refused => {
                 learned.wants_keys = true;
-                self.known.may_route_by_key();
+                // Until it has run a script with keys of several slots.
+                self.known.takes_one_slot_only();
             }
             WithoutKeys::Unknown => {}
         }
@@ -41,8 +51,7 @@ impl Handshake {
         }
     }
 
-    /// Asks for the scripts of a server that refuses those without keys. A proxy that spreads the keys of one lock is
-    /// refused.
+    /// Asks for the scripts of a server that refuses those without keys.
     pub(super) async fn ask_with_keys(
         &self,
         exchange: &mut Exchange<'_>,
@@ -54,18 +63,22 @@ impl Handshake {
             return Ok(());
         }
         let ask = |number| {
-            let key = format!("{{leasehold_ping}}:{number}");
+            let key = format!("leasehold_ping:{number}");
             Step::new(Expected::WhoRuns, &["EVAL", WHO_RUNS, "1", &key])
         };
-        let mut steps = (0..KEYS_OF_ONE_TAG).map(ask).collect();
+        let mut steps: Vec<_> = (0..KEYS).map(ask).collect();
+        steps.push(Step::new(Expected::ScriptWithTwoKeys, SCRIPT_WITH_TWO_KEYS));
         self.round(exchange, &mut steps, learned).await?;
-        if learned.ran_by.as_ref().is_some_and(|ids| ids.len() > 1) {
-            return Err(GreetError::Call(CallError::Refused(Fault(
-                "the proxy leads keys with one hash tag to several servers: let it hash the part in braces only \
-                 (Envoy: enable_hashtagging)"
-                    .into(),
-            ))));
+        if self.known.takes_keys_of_one_slot() {
+            return Ok(());
         }
-        Ok(())
+        if learned.ran_by.as_ref().is_some_and(|ids| ids.len() == 1) {
+            return Ok(());
+        }
+        Err(GreetError::Call(CallError::Refused(Fault(
+            "the proxy chooses one of several servers by the first key of a script, as Envoy does: connect to one server, \
+             or to a cluster"
+                .into(),
+        ))))
     }
 }

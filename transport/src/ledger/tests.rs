@@ -121,13 +121,6 @@ fn by_hash(number: i64) -> BytesMut {
     bytes
 }
 
-/// The bytes of a call with the text of its script.
-fn by_text(number: i64) -> BytesMut {
-    let mut bytes = BytesMut::new();
-    encode::call(&mut bytes, &call(number), ScriptForm::Text, KeyForm::Plain);
-    bytes
-}
-
 fn length(number: i64) -> usize {
     by_hash(number).len()
 }
@@ -215,68 +208,6 @@ fn each_row_of_the_table_for_a_call_whose_future_waits() {
 }
 
 #[test]
-fn a_waiting_call_that_is_dropped_is_forgotten() {
-    let mut testbed = Testbed::new();
-    let (one, two, three) = (testbed.call(1, 1), testbed.call(2, 1), testbed.call(3, 1));
-    drop(two);
-    assert_eq!(testbed.encode(), 2);
-    testbed.take(ALL);
-    assert_eq!(testbed.written, [by_hash(1), by_hash(3)].concat());
-    for (number, mut answer) in [(1, one), (3, three)] {
-        testbed.reply(Ok(Value::Int(number))).unwrap();
-        assert_eq!(answer.try_recv(), Ok(Ok(Value::Int(number))));
-    }
-    assert!(testbed.ledger.is_idle());
-}
-
-#[test]
-fn an_encoded_call_that_is_dropped_keeps_its_place() {
-    for taken in [0, length(1), ALL] {
-        let mut testbed = Testbed::new();
-        let (one, mut two) = (testbed.call(1, 1), testbed.call(2, 1));
-        testbed.encode();
-        testbed.take(taken);
-        drop(one);
-        testbed.take(ALL);
-        testbed.reply(Ok(Value::Int(1))).unwrap();
-        assert_eq!(
-            two.try_recv(),
-            Err(TryRecvError::Empty),
-            "a call got the reply of another call"
-        );
-        testbed.reply(Ok(Value::Int(2))).unwrap();
-        assert_eq!(two.try_recv(), Ok(Ok(Value::Int(2))));
-    }
-}
-
-#[test]
-fn a_call_that_lacks_its_script_is_sent_again_before_waiting_calls() {
-    let mut testbed = Testbed::new();
-    let mut one = testbed.call(1, 1);
-    testbed.encode();
-    testbed.take(ALL);
-    let mut two = testbed.call(2, 1);
-    testbed.reply(Err("NOSCRIPT no")).unwrap();
-    assert_eq!(
-        (one.try_recv(), testbed.ledger.waiting()),
-        (Err(TryRecvError::Empty), 2)
-    );
-    testbed.written.clear();
-    testbed.encode();
-    testbed.take(ALL);
-    assert_eq!(testbed.written, [by_text(1), by_hash(2)].concat());
-    // The call is not sent a third time, because this is an error of the script itself.
-    testbed.reply(Err("NOSCRIPT again")).unwrap();
-    assert_eq!(
-        one.try_recv(),
-        Ok(not_applied(Fault("NOSCRIPT again".into())))
-    );
-    testbed.reply(Ok(Value::Int(2))).unwrap();
-    assert_eq!(two.try_recv(), Ok(Ok(Value::Int(2))));
-    assert!(testbed.ledger.is_idle());
-}
-
-#[test]
 fn a_dropped_call_that_lacks_its_script_is_not_sent_again() {
     // The call is dropped before the answer, dropped before it is sent again, or has timed out.
     for case in 0..3 {
@@ -304,88 +235,6 @@ fn a_dropped_call_that_lacks_its_script_is_not_sent_again() {
 }
 
 #[test]
-fn a_call_that_waits_to_be_sent_with_its_text_was_not_applied() {
-    for ends in [false, true] {
-        let mut testbed = Testbed::new();
-        let mut one = testbed.call(1, 1);
-        testbed.encode();
-        testbed.take(ALL);
-        testbed.reply(Err("NOSCRIPT no")).unwrap();
-        if ends {
-            testbed.end();
-            assert_eq!(one.try_recv(), Ok(not_applied(cut())));
-        } else {
-            // The call keeps its age.
-            assert_eq!(testbed.expire(0), Some(testbed.at(1)));
-            assert_eq!(testbed.expire(1), None);
-            assert_eq!(one.try_recv(), Ok(not_applied(late())));
-        }
-        assert_eq!(testbed.encode(), 0);
-    }
-}
-
-/// Three calls are sent, one per second. Any of them may time out, after any number of bytes was
-/// taken.
-#[test]
-fn withdrawing_a_call_leaves_the_bytes_of_others_intact() {
-    let lengths = [1, 22, 333].map(length);
-    let whole: usize = lengths.iter().sum();
-    for taken in 0..=whole {
-        for old in [
-            [true, false, false],
-            [false, true, false],
-            [false, false, true],
-            [true; 3],
-        ] {
-            let mut testbed = Testbed::new();
-            let numbers = [1, 22, 333];
-            let second = |old: bool| if old { 1 } else { 2 };
-            let mut answers: Vec<_> = (0..3)
-                .map(|at| testbed.call(numbers[at], second(old[at])))
-                .collect();
-            testbed.encode();
-            testbed.take(taken);
-            testbed.expire(1);
-            let mut expected = BytesMut::new();
-            let mut first = 0;
-            let mut left = Vec::new();
-            for at in 0..3 {
-                // A call is withdrawn if it has timed out and none of its bytes were taken.
-                let begun = first < taken;
-                first += lengths[at];
-                if old[at] {
-                    let outcome = if begun {
-                        unknown(late())
-                    } else {
-                        not_applied(late())
-                    };
-                    assert_eq!(answers[at].try_recv(), Ok(outcome), "{taken} {old:?} {at}");
-                }
-                if begun || !old[at] {
-                    expected.extend(by_hash(numbers[at]));
-                    left.push(at);
-                }
-            }
-            testbed.take(ALL);
-            assert_eq!(testbed.written, expected, "{taken} {old:?}");
-            // The other calls and a later one get their own replies.
-            let mut later = testbed.call(4, 3);
-            testbed.encode();
-            testbed.take(ALL);
-            for at in left {
-                testbed.reply(Ok(Value::Int(numbers[at]))).unwrap();
-                if !old[at] {
-                    assert_eq!(answers[at].try_recv(), Ok(Ok(Value::Int(numbers[at]))));
-                }
-            }
-            testbed.reply(Ok(Value::Int(4))).unwrap();
-            assert_eq!(later.try_recv(), Ok(Ok(Value::Int(4))), "{taken} {old:?}");
-            assert!(testbed.ledger.is_idle());
-        }
-    }
-}
-
-#[test]
 fn the_oldest_call_that_has_not_timed_out_is_known() {
     let mut testbed = Testbed::new();
     let early = [testbed.call(1, 1), testbed.call(2, 5)];
@@ -408,36 +257,6 @@ fn the_oldest_call_that_has_not_timed_out_is_known() {
     drop((early, later));
 }
 
-/// INVARIANT LEDGER-1.
-#[test]
-fn a_reply_without_a_request_ends_the_connection() {
-    let mut testbed = Testbed::new();
-    assert!(
-        testbed.reply(Ok(Value::Nil)).is_err(),
-        "accepted a reply without a request"
-    );
-    let mut one = testbed.call(1, 1);
-    assert!(
-        testbed.reply(Ok(Value::Nil)).is_err(),
-        "accepted a reply for a waiting request"
-    );
-    testbed.encode();
-    for _ in 0..length(1) {
-        assert!(
-            testbed.reply(Ok(Value::Nil)).is_err(),
-            "accepted a reply for a partly sent request"
-        );
-        testbed.take(1);
-    }
-    assert_eq!(one.try_recv(), Err(TryRecvError::Empty));
-    testbed.reply(Ok(Value::Nil)).unwrap();
-    assert_eq!(one.try_recv(), Ok(Ok(Value::Nil)));
-    assert!(
-        testbed.reply(Ok(Value::Nil)).is_err(),
-        "accepted a second reply"
-    );
-}
-
 /// INVARIANT LEDGER-1, for any number of requests that are encoded at once.
 #[test]
 fn requests_keep_their_order_however_many_are_encoded_at_once() {
@@ -457,117 +276,6 @@ fn requests_keep_their_order_however_many_are_encoded_at_once() {
         let expected: Vec<_> = (10..30).map(by_hash).collect();
         assert_eq!(testbed.written, expected.concat());
         drop(answers);
-    }
-}
-
-#[test]
-fn a_closed_ledger_takes_no_requests_and_answers_those_in_flight() {
-    let mut testbed = Testbed::new();
-    let mut sent = testbed.call(1, 1);
-    testbed.encode();
-    testbed.take(ALL);
-    let mut waits = testbed.call(2, 1);
-    let mut notifications = Vec::new();
-    testbed.ledger.close(&CallError::Closed, &mut notifications);
-    deliver(notifications);
-    assert_eq!(waits.try_recv(), Ok(Err(CallError::Closed)));
-    let refused = testbed.ledger.push(Request::Ping(None), testbed.at(2));
-    assert_eq!(refused, Err(CallError::Closed));
-    assert!(!testbed.ledger.is_drained());
-    testbed.reply(Ok(Value::Nil)).unwrap();
-    assert_eq!(sent.try_recv(), Ok(Ok(Value::Nil)));
-    assert!(testbed.ledger.is_drained());
-    // The first reason is kept.
-    testbed.end();
-    assert_eq!(
-        testbed.ledger.push(Request::Ping(None), testbed.at(2)),
-        Err(CallError::Closed)
-    );
-}
-
-#[test]
-fn after_the_end_everything_is_refused_with_the_reason() {
-    let mut testbed = Testbed::new();
-    testbed.end();
-    let refused = testbed.ledger.push(Request::Ping(None), testbed.at(1));
-    assert_eq!(refused, Err(CallError::NotApplied(cut())));
-}
-
-fn subscribe(testbed: &mut Testbed, channel: &str) -> oneshot::Receiver<SubscribeOutcome> {
-    let (answer, receiver) = oneshot::channel();
-    let request = SubscribeRequest {
-        channel: Arc::from(channel),
-        generation: 1,
-        epoch: 0,
-        pubsub: PubSub::Plain,
-        answer: Some(answer),
-    };
-    testbed
-        .ledger
-        .push(Request::Subscribe(request), testbed.at(1))
-        .unwrap();
-    receiver
-}
-
-#[test]
-fn a_subscription_is_answered_by_its_own_push_or_by_an_error() {
-    let mut testbed = Testbed::new();
-    let mut before = testbed.call(1, 1);
-    let (mut a, mut b) = (subscribe(&mut testbed, "a"), subscribe(&mut testbed, "b"));
-    let mut after = testbed.call(2, 1);
-    testbed.encode();
-    testbed.take(ALL);
-    let confirmed = |testbed: &mut Testbed, kind, channel| {
-        deliver(testbed.ledger.confirmed(kind, channel));
-    };
-    // The oldest request is a call, not the subscription, so the push is ignored.
-    confirmed(&mut testbed, "subscribe", "a");
-    testbed.reply(Ok(Value::Int(1))).unwrap();
-    assert_eq!(before.try_recv(), Ok(Ok(Value::Int(1))));
-    let others = [
-        ("subscribe", "b"),
-        ("subscribe", "A"),
-        ("subscribe", ""),
-        ("unsubscribe", "a"),
-    ];
-    for (kind, channel) in others {
-        confirmed(&mut testbed, kind, channel);
-        assert_eq!(a.try_recv(), Err(TryRecvError::Empty), "{kind:?} {channel}");
-    }
-    confirmed(&mut testbed, "subscribe", "a");
-    assert_eq!(a.try_recv(), Ok(Ok(())));
-    testbed.reply(Err("NOPERM no")).unwrap();
-    let refused = CallError::Refused(Fault("NOPERM no".into()));
-    assert_eq!(b.try_recv(), Ok(Err(refused)));
-    confirmed(&mut testbed, "subscribe", "b");
-    testbed.reply(Ok(Value::Int(2))).unwrap();
-    assert_eq!(after.try_recv(), Ok(Ok(Value::Int(2))));
-    assert!(testbed.ledger.is_idle());
-}
-
-#[test]
-fn an_unsubscription_is_answered_by_its_own_push_or_by_an_error() {
-    for refused in [false, true] {
-        let mut testbed = Testbed::new();
-        testbed
-            .ledger
-            .push(
-                Request::Unsubscribe(Arc::from("a"), PubSub::Plain),
-                testbed.at(1),
-            )
-            .unwrap();
-        let mut call = testbed.call(1, 1);
-        testbed.encode();
-        testbed.take(ALL);
-        if refused {
-            testbed.reply(Err("NOPERM no")).unwrap();
-        } else {
-            deliver(testbed.ledger.confirmed("subscribe", "a"));
-            deliver(testbed.ledger.confirmed("unsubscribe", "b"));
-            assert!(testbed.ledger.confirmed("unsubscribe", "a").is_none());
-        }
-        testbed.reply(Ok(Value::Int(1))).unwrap();
-        assert_eq!(call.try_recv(), Ok(Ok(Value::Int(1))));
     }
 }
 
@@ -668,67 +376,9 @@ fn asking_belongs_to_its_call() {
     drop(answer);
 }
 
-#[test]
-fn a_subscription_answered_like_a_call_ends_the_connection() {
-    let mut testbed = Testbed::new();
-    let answer = subscribe(&mut testbed, "a");
-    testbed.encode();
-    testbed.take(ALL);
-    assert!(testbed.reply(Ok(Value::Nil)).is_err());
-    drop(answer);
-}
-
 /// The reply to a PING: its number, counted from one.
 fn numbered_pong(number: u64) -> Value {
     Value::Text((BEFORE_FIRST + number).to_string())
-}
-
-/// A PING is answered with its number or with an error. Any other reply answers another request.
-#[test]
-fn a_wrong_answer_to_ping_ends_the_connection() {
-    for (reply, is_answer) in [
-        (Ok(numbered_pong(1)), true),
-        (Ok(numbered_pong(2)), false),
-        (Ok(Value::Text("PONG".into())), true),
-        // Within subscriptions.
-        (
-            Ok(Value::Array(vec![
-                Value::Text("pong".into()),
-                numbered_pong(1),
-            ])),
-            true,
-        ),
-        (
-            Ok(Value::Array(vec![
-                Value::Text("pong".into()),
-                numbered_pong(2),
-            ])),
-            false,
-        ),
-        (
-            Ok(Value::Array(vec![
-                Value::Text("ping".into()),
-                numbered_pong(1),
-            ])),
-            false,
-        ),
-        (
-            Err("NOPERM this user has no permissions to run the 'ping' command"),
-            true,
-        ),
-        (Err("NOSCRIPT No matching script. Please use EVAL."), false),
-        (Ok(Value::Nil), false),
-        (Ok(Value::Text("x".into())), false),
-    ] {
-        let mut testbed = Testbed::new();
-        testbed
-            .ledger
-            .push(Request::Ping(None), testbed.at(1))
-            .unwrap();
-        testbed.encode();
-        testbed.take(ALL);
-        assert_eq!(testbed.reply(reply.clone()).is_ok(), is_answer, "{reply:?}");
-    }
 }
 
 /// All PINGs must be answered in the same way as the first one. If that is PONG, no other request
@@ -773,6 +423,22 @@ fn a_proxy_that_answers_pong_must_always_do_so() {
     }
 }
 
+fn subscribe(testbed: &mut Testbed, channel: &str) -> oneshot::Receiver<SubscribeOutcome> {
+    let (answer, receiver) = oneshot::channel();
+    let request = SubscribeRequest {
+        channel: Arc::from(channel),
+        generation: 1,
+        epoch: 0,
+        pubsub: PubSub::Plain,
+        answer: Some(answer),
+    };
+    testbed
+        .ledger
+        .push(Request::Subscribe(request), testbed.at(1))
+        .unwrap();
+    receiver
+}
+
 /// Only calls have a timeout in the ledger. The caller of a subscription limits its time itself.
 #[test]
 fn only_calls_time_out() {
@@ -806,32 +472,6 @@ fn only_calls_time_out() {
     testbed.reply(Ok(numbered_pong(1))).unwrap();
     assert_eq!(ponged.try_recv(), Ok(()));
     assert!(testbed.ledger.is_idle());
-}
-
-/// A proxy may answer PING itself while its server is dead. A text of a script is never taken for such an answer.
-#[test]
-fn an_answer_to_a_later_ping_ends_the_connection() {
-    let text = |text: &str| Value::Text(text.into());
-    for (reply, is_pinged, is_answer) in [
-        (numbered_pong(1), true, false),
-        (text("PONG"), true, false),
-        (numbered_pong(1), false, true),
-        (text("PONG"), false, true),
-        (numbered_pong(2), true, true),
-        (text("1"), true, true),
-    ] {
-        let mut testbed = Testbed::new();
-        let call = testbed.call(1, 1);
-        if is_pinged {
-            let ping = Request::Ping(None);
-            testbed.ledger.push(ping, testbed.at(1)).unwrap();
-        }
-        testbed.encode();
-        testbed.take(ALL);
-        let is_taken = testbed.reply(Ok(reply.clone())).is_ok();
-        assert_eq!(is_taken, is_answer, "{reply:?}, {is_pinged}");
-        drop(call);
-    }
 }
 
 /// Preflight measures the round trip with PING, which is then answered as the server answers.

@@ -75,11 +75,14 @@ async fn a_server_is_asked_for_its_scripts_once() {
 #[tokio::test(start_paused = true)]
 async fn a_server_that_refuses_scripts_without_keys_is_asked_with_one() {
     let server = Strict::new(|text| {
-        (text.starts_with("EVALSHA") && text.ends_with(" 0")).then_some("-ERR no keys\r\n")
+        if text.starts_with("EVALSHA") && text.ends_with(" 0") {
+            return Some("-ERR no keys\r\n");
+        }
+        text.contains("run_id").then_some("$2\r\nab\r\n")
     });
     let transport = server.open().await.unwrap();
     assert!(transport.wants_keys());
-    assert_eq!(server.said("EVAL local key"), 1);
+    assert_eq!(server.said("EVAL local key"), 2, "with one key and with two");
     let without = Call {
         keys: Vec::new(),
         ..add("n")
@@ -93,33 +96,64 @@ async fn a_server_that_refuses_scripts_without_keys_is_asked_with_one() {
     );
 }
 
-/// The words of Envoy, and who runs a script by its last letter.
-fn proxy(runs: fn(char) -> &'static str) -> Strict {
+/// A proxy with the words of Envoy. Who runs a script depends on the last letter of its key.
+fn proxy(runs: fn(char) -> &'static str, with_two_keys: Option<&'static str>) -> Strict {
     Strict::new(move |text| {
         if text.starts_with("EVALSHA") && text.ends_with(" 0") {
             return Some("-wrong number of arguments for 'evalsha' command\r\n");
+        }
+        if text.ends_with("leasehold_ping:0 leasehold_ping:1") {
+            return with_two_keys;
         }
         let last = text.chars().next_back().expect("a text");
         text.contains("run_id").then(|| runs(last))
     })
 }
 
-/// Each lock may be on a server of its own, also if its name has the slot of another one.
+const ONE: fn(char) -> &'static str = |_| "$2\r\nab\r\n";
+const TWO: fn(char) -> &'static str = |last| match last {
+    '7' => "$2\r\ncd\r\n",
+    _ => "$2\r\nab\r\n",
+};
+
 #[tokio::test(start_paused = true)]
-async fn a_proxy_that_chooses_a_server_by_the_first_key_gets_the_keys_of_one_lock() {
-    let server = proxy(|_| "$2\r\nab\r\n");
+async fn a_proxy_of_one_server_gets_keys_of_several_slots() {
+    let server = proxy(ONE, None);
     let transport = server.open().await.unwrap();
     assert_eq!(server.said("EVAL local info"), 16);
-    assert!(transport.abilities(NodeId::default()).routes_by_key);
-    assert!(!transport.takes_many_keys());
-    assert!(!transport.run_as_one(["{x}a", "{x}b"].into_iter()));
-    let plain = Strict::new(|_| None).open().await.unwrap();
-    assert!(plain.takes_many_keys() && plain.run_as_one(["a", "b"].into_iter()));
+    assert!(transport.takes_many_keys() && transport.run_as_one(["a", "b"].into_iter()));
 }
 
-/// The proxy may be unable to say more, because its servers are away. It still may not get several locks in a call.
+/// It would ask the server of one lock for the others of its call as well.
 #[tokio::test(start_paused = true)]
-async fn a_proxy_whose_servers_are_away_gets_the_keys_of_one_lock() {
+async fn a_proxy_that_chooses_a_server_by_the_first_key_is_refused() {
+    for runs in [TWO, |_| "-ERR no INFO in scripts\r\n"] {
+        let error = proxy(runs, None).open().await.unwrap_err();
+        let says = |fault: &Fault| {
+            fault
+                .0
+                .contains("by the first key of a script, as Envoy does")
+        };
+        assert!(
+            matches!(&error, CallError::Refused(fault) if says(fault)),
+            "{error:?}"
+        );
+    }
+}
+
+/// The nodes behind it refuse what would ask one of them for all.
+#[tokio::test(start_paused = true)]
+async fn a_proxy_of_a_cluster_gets_keys_of_one_slot() {
+    let server = proxy(TWO, Some("-CROSSSLOT keys\r\n"));
+    let transport = server.open().await.unwrap();
+    assert!(!transport.takes_many_keys());
+    assert!(transport.run_as_one(["{x}a", "{x}b"].into_iter()));
+    assert!(!transport.run_as_one(["a", "b"].into_iter()));
+}
+
+/// The proxy may be unable to say more, because its servers are away.
+#[tokio::test(start_paused = true)]
+async fn a_proxy_whose_servers_are_away_gets_keys_of_one_slot() {
     let server = Strict::new(|text| match text {
         _ if text.ends_with("00 0") => Some("-wrong number of arguments\r\n"),
         _ if text.ends_with("leasehold_ping") => Some("-no upstream host\r\n"),
@@ -128,21 +162,6 @@ async fn a_proxy_whose_servers_are_away_gets_the_keys_of_one_lock() {
     let transport = server.open().await.unwrap();
     assert_eq!(transport.abilities(NodeId::default()).scripts, None);
     assert!(!transport.takes_many_keys());
-}
-
-/// A lock would be on one server, and what belongs to it on another one.
-#[tokio::test(start_paused = true)]
-async fn a_proxy_that_spreads_the_keys_of_a_lock_is_refused() {
-    let server = proxy(|last| match last {
-        '7' => "$2\r\ncd\r\n",
-        _ => "$2\r\nab\r\n",
-    });
-    let error = server.open().await.unwrap_err();
-    let says = |fault: &Fault| fault.0.contains("enable_hashtagging");
-    assert!(
-        matches!(&error, CallError::Refused(fault) if says(fault)),
-        "{error:?}"
-    );
 }
 
 /// Not even one script of a lock is sent.

@@ -52,64 +52,6 @@ async fn a_forgotten_script_is_sent_again_in_the_same_call() {
 }
 
 #[tokio::test]
-async fn calls_of_a_lane_are_executed_in_order_even_if_dropped() {
-    static APPEND: Script = Script::new("append", "return redis.call('append', KEYS[1], ARGV[1])");
-    needs_a_server!();
-    let call = |letter: &str| Call {
-        script: &APPEND,
-        keys: vec![Arc::from("k")],
-        args: vec![Arg::from(letter)],
-    };
-    let server = Server::start();
-    let testbed = Testbed::patient(&server).await;
-    testbed.redis.call(Lane::Caller, call("-")).await.unwrap();
-    let mut expected = "-".to_owned();
-    for round in 0..100 {
-        let letter = char::from(b'a' + round % 26).to_string();
-        let mut dropped = Box::pin(testbed.redis.call(Lane::Caller, call(&letter)));
-        assert!(futures::poll!(&mut dropped).is_pending());
-        drop(dropped);
-        testbed.redis.call(Lane::Caller, call("A")).await.unwrap();
-        expected.push_str(&letter);
-        expected.push('A');
-    }
-    assert_eq!(server.command(&["GET", "k"]).text(), expected);
-}
-
-#[tokio::test]
-async fn error_answers_are_refusals() {
-    needs_a_server!();
-    let server = Server::start();
-    let testbed = Testbed::patient(&server).await;
-    server.command(&["LPUSH", "list", "x"]);
-    let error = testbed.add(Lane::Caller, "list").await.unwrap_err();
-    assert!(
-        matches!(&error, CallError::Refused(fault) if fault.0.contains("WRONGTYPE")),
-        "{error:?}"
-    );
-    assert_eq!(
-        testbed.add(Lane::Caller, "n").await,
-        Ok(1),
-        "the connection is unharmed"
-    );
-}
-
-#[tokio::test]
-async fn a_user_without_permission_is_refused_at_the_call() {
-    needs_a_server!();
-    let server = Server::start();
-    server.command(&[
-        "ACL", "SETUSER", "ann", "on", ">pw", "~*", "&*", "+@all", "-evalsha",
-    ]);
-    let testbed = Testbed::patient_at(&format!("redis://ann:pw@127.0.0.1:{}", server.port())).await;
-    let error = testbed.add(Lane::Background, "n").await.unwrap_err();
-    assert!(
-        matches!(&error, CallError::Refused(fault) if fault.0.starts_with("NOPERM")),
-        "{error:?}"
-    );
-}
-
-#[tokio::test]
 async fn temporary_conditions_of_the_server_are_not_applied() {
     static SPIN: Script = Script::new("spin", "while true do end");
     needs_a_server!();

@@ -6,7 +6,6 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use super::memory::{CALLER, Ending, MemoryServer, MemoryTestbed, WELCOME, echo};
 use super::*;
-use leasehold_testbed::Proxy;
 
 /// The error of connecting, which must come in time.
 pub(super) async fn refusal(url: &str) -> CallError {
@@ -136,14 +135,6 @@ async fn a_dead_address_does_not_hide_the_others_of_its_name() {
 }
 
 #[tokio::test]
-async fn an_unknown_host_is_not_applied() {
-    assert_not_applied(
-        &refusal("redis://:hunter2@nonexistent.invalid").await,
-        "cannot connect",
-    );
-}
-
-#[tokio::test]
 async fn a_server_that_accepts_and_is_silent_is_not_applied() {
     needs_a_server!();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -153,20 +144,6 @@ async fn a_server_that_accepts_and_is_silent_is_not_applied() {
     server.pause();
     assert_not_applied(&refusal(&server.url()).await, "cannot connect");
     server.resume();
-}
-
-#[tokio::test]
-async fn a_server_that_closes_at_once_is_not_applied() {
-    needs_a_server!();
-    let server = Server::start();
-    let proxy = Proxy::start(server.address());
-    proxy.refuse();
-    assert_not_applied(&refusal(&proxy.url()).await, "cannot connect");
-    proxy.flow();
-    assert_eq!(
-        Testbed::at(&proxy.url()).await.add(Lane::Caller, "n").await,
-        Ok(1)
-    );
 }
 
 #[tokio::test]

@@ -7,59 +7,6 @@ use super::*;
 use leasehold_testbed::Proxy;
 
 #[tokio::test]
-async fn a_call_whose_reply_is_lost_is_unknown_and_executed_once() {
-    needs_a_server!();
-    let server = Server::start();
-    let proxy = Proxy::start(server.address());
-    let testbed = Testbed::at(&proxy.url()).await;
-    for lane in LANES {
-        testbed.until_up(lane).await;
-        let before = count(&server, "n");
-        let epoch = testbed.redis.epoch(lane);
-        proxy.swallow_replies();
-        let call = testbed.add(lane, "n");
-        tokio::pin!(call);
-        assert!(futures::poll!(&mut call).is_pending());
-        tokio::select! {
-            outcome = &mut call => panic!("{outcome:?}"),
-            () = until("the call is executed", || count(&server, "n") > before) => {}
-        }
-        proxy.pass();
-        let outcome = call.await;
-        assert!(matches!(outcome, Err(CallError::Unknown(_))), "{outcome:?}");
-        testbed.until_up(lane).await;
-        assert!(testbed.redis.epoch(lane) > epoch);
-        assert_eq!(count(&server, "n"), before + 1, "executed once");
-    }
-    until("the lanes are reported", || {
-        LANES.iter().all(|lane| testbed.events.restored(*lane))
-    })
-    .await;
-}
-
-#[tokio::test]
-async fn a_killed_connection_is_noticed_and_replaced() {
-    needs_a_server!();
-    let server = Server::start();
-    let testbed = Testbed::new(&server).await;
-    let before = testbed.redis.epoch(Lane::Caller);
-    server.command(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
-    until("the loss is noticed", || {
-        testbed.redis.epoch(Lane::Caller) > before
-    })
-    .await;
-    for lane in LANES {
-        testbed.until_up(lane).await;
-        until("the lane is reported", || testbed.events.restored(lane)).await;
-    }
-    assert!(testbed.redis.reconnects() >= 2);
-    until("all connections have their names", || {
-        server.clients("name=leasehold:test").len() == 3
-    })
-    .await;
-}
-
-#[tokio::test]
 async fn without_a_server_calls_fail_at_once_and_are_not_applied() {
     needs_a_server!();
     let mut server = Server::start();
@@ -156,44 +103,6 @@ async fn until_given_up(testbed: &Testbed) {
         let outcome = testbed.add(Lane::Caller, "n").await;
         assert!(outcome.is_err(), "{outcome:?}");
     }
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_flood_of_losses_never_repeats_a_call() {
-    needs_a_server!();
-    let server = Server::start();
-    let proxy = Proxy::start(server.address());
-    let testbed = Testbed::at(&proxy.url()).await;
-    testbed.add(Lane::Caller, "n").await.unwrap();
-    let (mut certain, mut unknown) = (1, 0);
-    for round in 0..40 {
-        let calls: Vec<_> = (0..20).map(|_| testbed.add(Lane::Caller, "n")).collect();
-        let mut calls = Box::pin(futures::future::join_all(calls));
-        let _sent = futures::poll!(&mut calls);
-        if round % 4 == 0 {
-            proxy.cut();
-        }
-        let outcomes = calls.await;
-        for outcome in outcomes {
-            match outcome {
-                Ok(_) => certain += 1,
-                Err(CallError::Unknown(_)) => unknown += 1,
-                Err(CallError::NotApplied(_)) => {}
-                other => panic!("{other:?}"),
-            }
-        }
-        let lane = Lane::Caller;
-        until("the lane is back", || {
-            testbed.redis.shared.slot(lane).connection().is_ok()
-        })
-        .await;
-    }
-    // A cut may leave requests on their way to the server. These count as unknown, too.
-    let executed = count(&server, "n");
-    assert!(
-        (certain..=certain + unknown).contains(&executed),
-        "executed {executed}, certain {certain}, unknown {unknown}"
-    );
 }
 
 #[tokio::test]

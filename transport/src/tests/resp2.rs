@@ -165,37 +165,6 @@ async fn a_server_that_refuses_hello_is_used_in_resp2() {
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn no_command_is_repeated_without_need() {
-    let hello = ["HELLO 3 SETNAME leasehold:test", "SELECT 3"];
-    let rest = [&REST[..], &["CLIENT SETNAME leasehold:test"]].concat();
-    let open_without = async |denied| {
-        let old = Old::new(UNKNOWN);
-        old.at(|state| state.denied = denied);
-        let opened = open(&old.remote("redis://old:1/3")).await;
-        (old, opened)
-    };
-    let (old, opened) = open_without("INFO").await;
-    assert!(opened.is_ok());
-    assert_eq!(old.said(0), [&hello[..], &rest].concat());
-    let (_, opened) = open_without("SELECT").await;
-    assert_refused(&opened.map(drop).unwrap_err(), "NOPERM");
-    let (old, opened) = open_without("").await;
-    let opened = opened.unwrap();
-    assert_eq!(old.said(0), [&hello[..], &rest].concat());
-    let server = &opened.greeting.server;
-    let other = identity::Identity::of_run(Some("cd".into()));
-    assert!(server.is_other_than(&other), "its identity is known");
-    // Servers without users take a password alone.
-    let old = Old::new(UNKNOWN).with_password("pw");
-    open(&old.remote("redis://:pw@old:1")).await.unwrap();
-    assert!(
-        old.said(0).contains(&"AUTH pw".to_owned()),
-        "{:?}",
-        old.said(0)
-    );
-}
-
 /// Some servers close the connection instead of refusing HELLO, or after it.
 #[tokio::test(start_paused = true)]
 async fn a_server_that_hangs_up_on_hello_is_used_in_resp2_until_it_may_have_been_upgraded() {
@@ -463,30 +432,6 @@ async fn in_resp2_only_connections_for_calls_are_asked_for_the_role() {
     assert!(asked(PILOT) > 10 && asked(CALLER) > 10);
     assert_eq!(asked(MESSAGES), 1, "in the handshake");
     assert_eq!(testbed.redis.reconnects(), 0);
-}
-
-/// Otherwise a server that refuses ROLE would get it every second.
-#[tokio::test(start_paused = true)]
-async fn a_server_that_refuses_role_is_not_asked_again() {
-    for old in [false, true] {
-        let server = MemoryServer::answering(|words| match words.join(" ").as_str() {
-            "ROLE" => DENIED.into(),
-            _ => usual(words),
-        });
-        let server = server.with_run_id("ab");
-        let server = if old { server.in_resp2() } else { server };
-        let remote = server.remote().primary_only();
-        let testbed = MemoryTestbed::of(server.clone(), remote, (TIMING, IfUnreachable::Fail));
-        let testbed = testbed.await.unwrap();
-        sleep(SECOND * 60).await;
-        let asked = [PILOT, CALLER, MESSAGES].map(|number| {
-            let names = server.socket(number).names();
-            names.iter().filter(|name| *name == "ROLE").count()
-        });
-        // In RESP2, the handshake of the pilot asks for all. Otherwise, all ask at the same time.
-        assert_eq!(asked, if old { [1, 0, 0] } else { [1, 1, 1] });
-        assert_eq!(testbed.redis.reconnects(), 0);
-    }
 }
 
 /// A sentinel answers no questions on a connection with subscriptions in RESP2.

@@ -3,7 +3,6 @@
 use super::memory::{CALLER, Ending, MESSAGES, MemoryServer, MemoryTestbed, Pending, echo, usual};
 use super::*;
 use crate::request::{CallOutcome, SubscribeRequest};
-use leasehold_testbed::Reply;
 use tokio::sync::oneshot;
 
 static ECHO_LAST: Script = Script::new("echo_last", "return ARGV[#ARGV]");
@@ -265,30 +264,6 @@ async fn answers_without_a_question_end_the_connection() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_error_reply_belongs_to_its_call_and_ends_no_connection() {
-    let server = MemoryServer::answering(|words| match words.last().unwrap().as_str() {
-        "1" => b"-CLUSTERDOWN Hash slot not served\r\n".to_vec(),
-        "2" => b"*2\r\n:1\r\n-ERR inside\r\n".to_vec(),
-        "3" => b"!9\r\nERR large\r\n".to_vec(),
-        "4" => b"-LOADING Redis is loading\r\n".to_vec(),
-        _ => echo(words),
-    });
-    let testbed = MemoryTestbed::new(server).await;
-    let calls: Vec<Pending> = (0..6).map(|n| testbed.started(number(n))).collect();
-    let outcomes = futures::future::join_all(calls).await;
-    assert_eq!((&outcomes[0], &outcomes[5]), (&text(0), &text(5)));
-    for (n, part) in [(1, "CLUSTERDOWN"), (4, "LOADING")] {
-        let matches = matches!(&outcomes[n], Err(CallError::NotApplied(f)) if f.0.contains(part));
-        assert!(matches, "{outcomes:?}");
-    }
-    for (n, part) in [(2, "inside"), (3, "large")] {
-        let matches = matches!(&outcomes[n], Err(CallError::Refused(f)) if f.0.contains(part));
-        assert!(matches, "{outcomes:?}");
-    }
-    assert_eq!(testbed.redis.reconnects(), 0);
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_call_without_its_script_is_sent_once_more_with_it() {
     let server = MemoryServer::answering(|words| match words[0].as_str() {
         "EVALSHA" => b"-NOSCRIPT No matching script\r\n".to_vec(),
@@ -368,25 +343,6 @@ async fn an_undo_is_sent_after_its_call() {
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_thousand_calls_at_once_are_few_writes() {
-    let testbed = MemoryTestbed::new(MemoryServer::answering(echo)).await;
-    let socket = testbed.server.socket(CALLER);
-    for round in 0..3 {
-        let before = socket.at(|state| state.writes);
-        let calls: Vec<Pending> = (0..1_000).map(|n| testbed.started(number(n))).collect();
-        for (n, outcome) in futures::future::join_all(calls)
-            .await
-            .into_iter()
-            .enumerate()
-        {
-            assert_eq!(outcome, text(i64::try_from(n).unwrap()));
-        }
-        let writes = socket.at(|state| state.writes) - before;
-        assert!(writes <= 4, "round {round}: {writes} writes");
-    }
-}
-
 /// A single call costs one write, at the time of the call, and wakes no task.
 #[tokio::test(start_paused = true)]
 async fn a_single_call_is_written_at_its_first_poll() {
@@ -398,130 +354,6 @@ async fn a_single_call_is_written_at_its_first_poll() {
         assert_eq!(call.await, text(n));
     }
     assert_eq!(socket.at(|state| state.writes), 10);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_subscription_is_made_when_the_server_says_so_and_not_before() {
-    let testbed = MemoryTestbed::new(MemoryServer::new()).await;
-    let socket = testbed.server.socket(MESSAGES);
-    socket.at(|state| state.replies = 0);
-    let channel: Arc<str> = Arc::from("c");
-    let mut subscribing = Box::pin(testbed.redis.subscribe(&channel, PubSub::Plain));
-    assert!(futures::poll!(&mut subscribing).is_pending());
-    until("the server was asked", || {
-        socket.names() == ["PING", "SUBSCRIBE"]
-    })
-    .await;
-    sleep(Duration::from_millis(100)).await;
-    assert!(futures::poll!(&mut subscribing).is_pending());
-    // The server sends all bytes but one.
-    socket.at(|state| state.replies = usual(&["SUBSCRIBE".into(), "c".into()]).len() - 1);
-    sleep(Duration::from_millis(100)).await;
-    assert!(futures::poll!(&mut subscribing).is_pending());
-    socket.at(|state| state.replies = usize::MAX);
-    assert_eq!(subscribing.await, Ok(()));
-}
-
-#[tokio::test(start_paused = true)]
-async fn silence_is_noticed_under_a_stream_of_calls_and_without_one() {
-    for stream in [false, true] {
-        let testbed = MemoryTestbed::new(MemoryServer::answering(echo)).await;
-        assert_eq!(testbed.redis.call(Lane::Caller, number(1)).await, text(1));
-        for socket in testbed.server.sockets() {
-            socket.at(|state| state.replies = 0);
-        }
-        let start = Instant::now();
-        let mut calls = Vec::new();
-        while LANES.iter().any(|lane| testbed.redis.epoch(*lane) == 0) {
-            assert!(start.elapsed() < SECOND * 2, "the silence was not noticed");
-            if stream {
-                let redis = testbed.redis.clone();
-                let call = async move { redis.call(Lane::Caller, number(2)).await };
-                calls.push(Handle::current().spawn(call));
-            }
-            sleep(Duration::from_millis(20)).await;
-        }
-        // The connection for messages is given up, too.
-        until("the connection for messages is given up", || {
-            testbed.events.missed() > 0
-        })
-        .await;
-        for call in calls {
-            let outcome = call.await.unwrap();
-            assert!(
-                !matches!(outcome, Err(CallError::Closed | CallError::Refused(_))),
-                "{outcome:?}"
-            );
-        }
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_lost_connection_is_reported_at_once_and_replaced_however_long_it_takes() {
-    let testbed = MemoryTestbed::new(MemoryServer::answering(echo)).await;
-    testbed.server.refuse();
-    let socket = testbed.server.socket(CALLER);
-    socket.at(|state| state.replies = 0);
-    let call = testbed.started(number(1));
-    let start = Instant::now();
-    socket.end(Ending::Closed);
-    let outcome = call.await;
-    assert!(matches!(outcome, Err(CallError::Unknown(_))), "{outcome:?}");
-    assert_eq!(
-        start.elapsed(),
-        Duration::ZERO,
-        "the loss is reported at once"
-    );
-    assert_eq!(testbed.redis.epoch(Lane::Caller), 1, "before any call ends");
-    for _ in 0..3_600 {
-        let outcome = futures::poll!(std::pin::pin!(testbed.redis.call(Lane::Caller, number(2))));
-        let matches = matches!(
-            &outcome,
-            std::task::Poll::Ready(Err(CallError::NotApplied(fault))) if fault.0.contains("not connected")
-        );
-        assert!(matches, "{outcome:?}");
-        sleep(SECOND).await;
-    }
-    testbed.server.accept();
-    testbed.caller().await;
-    until("the lane is restored", || {
-        testbed.events.restored(Lane::Caller)
-    })
-    .await;
-    assert_eq!(testbed.redis.call(Lane::Caller, number(3)).await, text(3));
-    assert_eq!(
-        (
-            testbed.redis.epoch(Lane::Caller),
-            testbed.redis.epoch(Lane::Background)
-        ),
-        (1, 0)
-    );
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_dropped_transport_drops_every_stream() {
-    for calls in [0, 3] {
-        let testbed = MemoryTestbed::new(MemoryServer::new()).await;
-        let sockets = testbed.server.sockets();
-        assert!(
-            sockets
-                .iter()
-                .all(|socket| socket.at(|state| state.halves) == 2)
-        );
-        for socket in &sockets {
-            socket.at(|state| state.replies = 0);
-        }
-        let under_way: Vec<Pending> = (0..calls).map(|n| testbed.started(number(n))).collect();
-        tokio::task::yield_now().await;
-        drop(under_way);
-        drop(testbed);
-        until("the streams are closed", || {
-            sockets
-                .iter()
-                .all(|socket| socket.at(|state| state.halves) == 0)
-        })
-        .await;
-    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -615,53 +447,4 @@ async fn channels_that_a_busy_server_refuses_are_asked_for_again() {
     );
     newest.say(b">3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$1\r\nx\r\n");
     until("the message is received", || testbed.events.messages() == 1).await;
-}
-
-#[tokio::test]
-async fn subscribing_and_publishing_at_once_on_a_real_server_loses_nothing() {
-    needs_a_server!();
-    let server = Server::start();
-    let testbed = Testbed::patient(&server).await;
-    let mut publisher = server.connection();
-    for round in 0..200 {
-        let channels: Vec<Arc<str>> = (0..5).map(|n| Arc::from(format!("{round}:{n}"))).collect();
-        let all = channels
-            .iter()
-            .map(|channel| testbed.redis.subscribe(channel, PubSub::Plain));
-        assert!(
-            futures::future::join_all(all)
-                .await
-                .iter()
-                .all(Result::is_ok)
-        );
-        for channel in &channels {
-            let heard = publisher.command(&["PUBLISH", channel, "x"]).unwrap();
-            assert_eq!(heard, Reply::Int(1), "{channel}");
-        }
-    }
-    until("all messages are received", || {
-        testbed.events.messages() == 1_000
-    })
-    .await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn closing_waits_for_the_last_confirmation_and_no_longer() {
-    let testbed = MemoryTestbed::new(MemoryServer::new()).await;
-    let channel = Arc::from("c");
-    testbed
-        .redis
-        .subscribe(&channel, PubSub::Plain)
-        .await
-        .unwrap();
-    let socket = testbed.server.socket(MESSAGES);
-    socket.at(|state| state.replies = 0);
-    testbed.redis.unsubscribe(&channel);
-    let start = Instant::now();
-    let confirms = async {
-        sleep(CLOSING_MAX / 10).await;
-        socket.at(|state| state.replies = usize::MAX);
-    };
-    futures::future::join(testbed.redis.close(), confirms).await;
-    assert!(start.elapsed() < CLOSING_MAX / 2, "{:?}", start.elapsed());
 }

@@ -33,57 +33,6 @@ async fn every_message_after_a_subscription_arrives() {
     assert_eq!(first, ("c0".to_owned(), b"x".to_vec()));
 }
 
-#[tokio::test]
-async fn ten_thousand_subscriptions_are_confirmed_and_given_up() {
-    needs_a_server!();
-    let server = Server::start();
-    let testbed = Testbed::patient(&server).await;
-    let channels: Vec<Arc<str>> = (0..10_000).map(|i| Arc::from(format!("c{i}"))).collect();
-    let all = channels
-        .iter()
-        .map(|channel| testbed.redis.subscribe(channel, PubSub::Plain));
-    for outcome in futures::future::join_all(all).await {
-        outcome.unwrap();
-    }
-    assert_eq!(listeners(&server, "c9999"), 1);
-    // Unsubscribe from a thread without a runtime.
-    let redis = testbed.redis.clone();
-    let gone = std::thread::spawn(move || channels.iter().for_each(|c| redis.unsubscribe(c)));
-    gone.join().unwrap();
-    until("no channel is subscribed", || {
-        server.command(&["PUBSUB", "CHANNELS"]).array().is_empty()
-    })
-    .await;
-    assert_eq!(testbed.redis.reconnects(), 0);
-}
-
-#[tokio::test]
-async fn the_last_request_for_a_channel_wins() {
-    needs_a_server!();
-    let server = Server::start();
-    let testbed = Testbed::patient(&server).await;
-    let channel: Arc<str> = Arc::from("c");
-    for _ in 0..50 {
-        testbed
-            .redis
-            .subscribe(&channel, PubSub::Plain)
-            .await
-            .unwrap();
-        testbed.redis.unsubscribe(&channel);
-    }
-    testbed
-        .redis
-        .subscribe(&channel, PubSub::Plain)
-        .await
-        .unwrap();
-    assert_eq!(listeners(&server, "c"), 1);
-    testbed.redis.unsubscribe(&channel);
-    until("the channel is unsubscribed", || {
-        listeners(&server, "c") == 0
-    })
-    .await;
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_burst_for_a_slow_consumer_arrives_or_is_reported() {
     needs_a_server!();
@@ -143,29 +92,6 @@ async fn a_killed_subscriber_is_restored_and_reported() {
         0,
         "the command lanes are unharmed"
     );
-}
-
-#[tokio::test]
-async fn a_restarted_server_gets_all_subscriptions_again() {
-    needs_a_server!();
-    let mut server = Server::start();
-    let testbed = Testbed::patient(&server).await;
-    let channels: Vec<Arc<str>> = (0..1_100).map(|i| Arc::from(format!("c{i}"))).collect();
-    let all = channels
-        .iter()
-        .map(|channel| testbed.redis.subscribe(channel, PubSub::Plain));
-    assert!(
-        futures::future::join_all(all)
-            .await
-            .iter()
-            .all(Result::is_ok)
-    );
-    server.restart();
-    until("the loss of messages is reported", || {
-        testbed.events.missed() > 0
-    })
-    .await;
-    assert_eq!(server.command(&["PUBSUB", "CHANNELS"]).array().len(), 1_100);
 }
 
 #[tokio::test]

@@ -1,39 +1,31 @@
-//! A job that runs once in a fleet, whose clocks differ: with the two times of Java's `ShedLock`.
+//! A job that runs once in a fleet whose clocks differ.
 //!
 //! ```text
-//! REDIS_URL=redis://127.0.0.1:6379 cargo run -p leasehold-examples --bin cron -- \
-//!     --period 60000 --at-least 10000 --at-most 50000
+//! REDIS_URL=redis://127.0.0.1:6379 cargo run -p leasehold-examples --bin cron -- --period 60000 --at-most 50000
 //! ```
 //!
-//! - `--at-least` (`lockAtLeastFor`): the lock is kept so long although the job was quicker, and although its
-//!   process has ended. Longer than the clocks differ, and than a process may be late.
-//! - `--at-most` (`lockAtMostFor`): a job that runs longer is dropped. Shorter than the period.
-//!
-//! `ShedLock` keeps the lock of a dead process until `lockAtMostFor`. Here it is free after `--at-least`, or
-//! five seconds after the last renewal.
+//! - The crate `leasehold-once` claims each tick by its scheduled time, which is the same on every machine. The claim stays
+//!   although the job was quick, and although its process has ended.
+//! - `--at-most`: a job that runs longer is dropped. Shorter than the period.
 #![expect(clippy::print_stdout, reason = "the tests read what happens")]
 
 use std::time::{Duration, SystemTime};
 
-use leasehold::{Error, Lock, LossReason};
 use leasehold_examples::{Failure, Terminated, client, millis};
-use tokio::time::sleep;
-
-/// A job that goes on for longer than `--at-least` keeps its lock, which is renewed every third of this.
-const LEASE: Duration = Duration::from_secs(5);
+use leasehold_once::{Once, Ran};
+use tokio::time::{sleep, timeout};
 
 #[tokio::main]
 async fn main() -> Result<(), Failure> {
     let mut terminated = Terminated::listen()?;
     let period = millis("--period", 60_000)?;
-    let at_least = millis("--at-least", 10_000)?;
     let at_most = millis("--at-most", 50_000)?;
     let (work, skew) = (millis("--work", 0)?, millis("--skew", 0)?);
-    if period.is_zero() || at_least >= period || at_most >= period {
-        return Err("--at-least and --at-most must be shorter than --period".into());
+    if at_most >= period {
+        return Err("--at-most must be shorter than --period".into());
     }
     let client = client()?.connect().await?;
-    let lock = client.lock("example:cron").with_lease(LEASE);
+    let once = Once::new(&client, "example:cron");
     println!("ready");
     loop {
         let (tick, next) = next_tick(period, skew)?;
@@ -41,20 +33,16 @@ async fn main() -> Result<(), Failure> {
             () = sleep(next) => {}
             () = terminated.wait() => break,
         }
-        // Others have forgotten the tick when the lock is free again: a process that is late does not begin.
-        let (_, left) = next_tick(period, skew)?;
-        if period.saturating_sub(left) > at_least / 4 {
-            println!("late for tick {tick}");
-            continue;
-        }
-        let job = async {
+        let time = SystemTime::UNIX_EPOCH + period * tick;
+        let job = async || {
             println!("running tick {tick}");
-            sleep(work).await;
+            timeout(at_most, sleep(work)).await
         };
-        match once(&lock, at_least, at_most, job).await {
-            Ok(Ran::Here) => println!("ran tick {tick}"),
-            Ok(Ran::TooLong) => println!("dropped tick {tick}"),
+        match once.at_most(time, job).await {
+            Ok(Ran::Here(Ok(()))) => println!("ran tick {tick}"),
+            Ok(Ran::Here(Err(_))) => println!("dropped tick {tick}"),
             Ok(Ran::Elsewhere) => println!("tick {tick} is another's"),
+            Ok(Ran::Missed) => println!("missed tick {tick}"),
             Err(error) => println!("tick {tick} failed: {error}"),
         }
     }
@@ -66,41 +54,8 @@ async fn main() -> Result<(), Failure> {
     clippy::disallowed_methods,
     reason = "a schedule is one of the wall clock"
 )]
-fn next_tick(period: Duration, skew: Duration) -> Result<(u128, Duration), Failure> {
-    let now = (SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)? + skew).as_millis();
-    let tick = now / period.as_millis() + 1;
-    Ok((
-        tick,
-        Duration::from_millis(u64::try_from(tick * period.as_millis() - now)?),
-    ))
-}
-
-enum Ran {
-    Here,
-    /// Dropped after `at_most`.
-    TooLong,
-    Elsewhere,
-}
-
-/// Runs `job` if nobody has begun it within `at_least`, and no longer than `at_most`.
-async fn once(
-    lock: &Lock,
-    at_least: Duration,
-    at_most: Duration,
-    job: impl Future<Output = ()>,
-) -> Result<Ran, Error> {
-    let tick = lock
-        .acquire()
-        .wait(Duration::ZERO)
-        .max_hold(at_most)
-        .unlock_not_before(at_least);
-    match tick.run(async |_guard| job.await).await {
-        Ok(()) => Ok(Ran::Here),
-        Err(error) if error.is_busy() => Ok(Ran::Elsewhere),
-        Err(Error::Lost {
-            reason: LossReason::MaxHold,
-            ..
-        }) => Ok(Ran::TooLong),
-        Err(error) => Err(error),
-    }
+fn next_tick(period: Duration, skew: Duration) -> Result<(u32, Duration), Failure> {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)? + skew;
+    let tick = u32::try_from(now.as_millis() / period.as_millis() + 1)?;
+    Ok((tick, (period * tick).saturating_sub(now)))
 }

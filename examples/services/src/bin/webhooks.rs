@@ -17,8 +17,10 @@
 
 use std::time::Duration;
 
-use leasehold::{Client, Error, FencedLock, FencedValue, FencingToken, Semaphore};
-use leasehold_examples::{Failure, Terminated, client, option, required, visit};
+use leasehold::{Client, Error, FencedLock, FencingToken, Semaphore};
+use leasehold_examples::{
+    Failure, FencedError, FencedValue, Terminated, client, option, required, server, visit,
+};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
@@ -35,7 +37,7 @@ async fn main() -> Result<(), Failure> {
     let (stop, stopping) = watch::channel(false);
     let mut senders = JoinSet::new();
     for customer in 1..=required::<u32>("--customers")? {
-        let sender = Sender::new(&client, customer, stopping.clone())?;
+        let sender = Sender::new(&client, customer, stopping.clone()).await?;
         senders.spawn(sender.work());
     }
     drop(stopping);
@@ -69,18 +71,19 @@ struct Sender {
 }
 
 impl Sender {
-    fn new(
+    async fn new(
         client: &Client,
         customer: u32,
         stopping: watch::Receiver<bool>,
     ) -> Result<Self, Failure> {
         let limit = option("--connections")?.unwrap_or(10);
+        let arrived = format!("example:webhooks:{customer}:arrived");
         Ok(Sender {
             customer,
             events: required("--events")?,
             receiver: required("--receiver")?,
             lock: client.fenced_lock(format!("example:webhooks:{customer}")),
-            arrived: client.fenced_value(format!("example:webhooks:{customer}:arrived")),
+            arrived: FencedValue::open(&server()?, &arrived).await?,
             connections: client
                 .semaphore("example:webhooks:connections")
                 .with_limit(limit),
@@ -101,20 +104,28 @@ impl Sender {
                 guard.unlock().await?; // the next process sends from now on
                 return Ok(());
             };
-            match failure.downcast_ref::<Error>() {
-                // Another process may send now: wait for the lock again.
-                Some(error @ (Error::Lost { .. } | Error::StaleToken { .. })) => self.says(error),
-                Some(error) if error.is_retryable() => self.says(error),
-                _ => return Err(failure),
+            // Another process may send now: wait for the lock again.
+            let is_lost = |error: &Error| matches!(error, Error::Lost { .. });
+            let is_over = match failure.downcast_ref::<FencedError>() {
+                Some(FencedError::Stale(_)) => true,
+                Some(FencedError::Redis(error)) => error.is_io_error(),
+                None => (failure.downcast_ref::<Error>())
+                    .is_some_and(|error| is_lost(error) || error.is_retryable()),
+            };
+            if !is_over {
+                return Err(failure);
             }
+            self.says(failure);
         }
     }
 
     /// Sends what has not arrived yet, until the process is to end.
     async fn send_all(&self, token: FencingToken) -> Result<(), Failure> {
         // Fences: no earlier holder changes the number that is read here.
-        let arrived = self.arrived.get(token).await?;
-        let mut arrived = arrived.as_deref().unwrap_or("0").parse::<u32>()?;
+        let mut arrived = match &*self.arrived.get(token).await? {
+            "" => 0,
+            number => number.parse::<u32>()?,
+        };
         let mut stopping = self.stopping.clone();
         let mut pause = PAUSES.0;
         while arrived < self.events && !*stopping.borrow() {

@@ -61,13 +61,11 @@ pub(crate) enum Cleanup {
         hold: Arc<Hold>,
         under_way: ReleaseUnderWay,
     },
-    /// Removes whatever an attempt may have taken, but not before `after`, while its hold must stay
-    /// locked.
+    /// Removes whatever an attempt may have taken.
     Undo {
         resource: Arc<Resource>,
         field: Arc<str>,
         doubt: InDoubt,
-        after: Option<Instant>,
         under_way: ReleaseUnderWay,
     },
 }

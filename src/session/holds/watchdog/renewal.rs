@@ -102,7 +102,6 @@ pub(super) async fn renew(holds: &Holds, batch: Vec<ToRenew>) -> bool {
             let mut there = Vec::new();
             for (of, is_there) in batch.into_iter().zip(answers) {
                 if is_there {
-                    holds.linger_again(&of.hold);
                     there.push(of);
                 } else {
                     // A missing hold is lost, however many servers have a copy of that.

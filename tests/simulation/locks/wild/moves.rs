@@ -1,7 +1,7 @@
-//! Holds that change hands, and holds that others end.
+//! Holds that are forgotten and restored, and holds that others end.
 
-use leasehold::{ConfigError, Error, LockGuard};
-use tokio::time::{Instant, sleep};
+use leasehold::{Error, LockGuard};
+use tokio::time::sleep;
 
 use super::grip::Grip;
 use super::{Wanted, Wild};
@@ -11,69 +11,50 @@ use crate::locks::shared::{Left, Offer};
 use crate::plan::{Weather, ms, us};
 
 impl Wild {
+    /// Only the owner of a string lock restores a hold.
     pub(super) async fn parts_with(&mut self, wanted: &Wanted, grip: Grip) {
-        if self.rng.u8(0..4) == 0 {
-            self.hands_on(wanted, grip);
+        let forgets = self.plan.kind == Kind::String && self.rng.u8(0..4) == 0;
+        if forgets && grip.guard().check().is_ok() {
+            self.forgets(wanted, grip);
         } else {
             self.releases(wanted, grip).await;
         }
     }
 
-    fn hands_on(&self, wanted: &Wanted, grip: Grip) {
+    fn forgets(&self, wanted: &Wanted, grip: Grip) {
         let since = grip.since;
-        let (field, until) = (grip.guard().owner().to_owned(), grip.guard().deadline());
-        let (name, side, process) = (wanted.name, wanted.side, self.actor.process);
-        match grip.into_guard().hand_on() {
-            Ok(text) => {
-                self.notes(wanted, "hands it on");
-                let tried = false;
-                // An earlier call may have asked for a longer lease than the confirmed one.
-                let until = until + self.plan.lease;
-                let offer = Offer {
-                    name,
-                    side,
-                    text: text.into(),
-                    field,
-                    until,
-                    process,
-                    since,
-                    tried,
-                };
-                self.shared.offers(offer);
-            }
-            Err(Error::Lost { .. }) => {}
-            // It read within its write lock.
-            Err(Error::Config(ConfigError::OtherGuards { .. }))
-                if self.plan.kind == Kind::ReadWrite && side == Side::Write => {}
-            Err(error) => {
-                self.ledger
-                    .violation(format!("{:?} cannot hand on: {error}", wanted.actor));
-            }
-        }
+        let guard = grip.into_guard();
+        self.notes(wanted, "forgets it");
+        self.shared.offers(Offer {
+            name: wanted.name,
+            owner: guard.owner().to_owned(),
+            // An earlier call may have asked for a longer lease than the confirmed one.
+            until: guard.deadline() + self.plan.lease,
+            process: self.actor.process,
+            since,
+            tried: false,
+        });
+        guard.forget();
     }
 
-    /// Restores a hold that was handed on: twice at once, or after another user.
+    /// Restores a forgotten hold: twice at once, or after another user.
     pub(super) async fn takes_over(&mut self) {
-        let (own, kind) = (self.actor.process, self.plan.kind);
-        // The value of a string lock does not change, so two clients would both have it.
-        let fits = |offer: &Offer| kind != Kind::String || offer.process == own;
         let left = if self.rng.bool() {
             Left::ForOthers
         } else {
             Left::No
         };
-        let Some(offer) = self.shared.offer(left, fits) else {
+        let Some(offer) = self.shared.offer(left, self.actor.process) else {
             return;
         };
-        let wanted = self.wanted(offer.name, offer.side);
+        let wanted = self.wanted(offer.name, Side::Write);
         self.asks();
         self.asks();
-        self.shared.begins_to_move(wanted.name);
         let lock = wanted.lock.side(wanted.side).clone();
-        let restore = lock.restore(&offer.text);
+        let restore = lock.restore(&offer.owner);
         let results = match self.rng.u8(0..4) {
             0 => {
-                let (one, two) = tokio::join!(restore, lock.restore(&offer.text));
+                let (one, two) = tokio::join!(restore, lock.restore(&offer.owner));
                 vec![one, two]
             }
             1 => {
@@ -85,25 +66,17 @@ impl Wild {
             }
             _ => vec![restore.await],
         };
-        self.shared.has_moved(wanted.name);
         let calm = self.plan.is_calm() && !self.is_closed();
-        let alone = !offer.tried && left == Left::No && results.len() == 1;
-        let in_time = Instant::now() + self.plan.lease < offer.until;
         let mut grips = Vec::new();
         for result in results {
-            let fresh = self.wanted(offer.name, offer.side);
             match result {
-                Ok(guard) => grips.push(self.has_taken_over(&offer, fresh, guard)),
+                Ok(guard) => grips.push(self.has_taken_over(&offer, guard)),
                 Err(error) => {
                     self.notes(&wanted, &format!("does not take over: {error}"));
-                    let odd = match error {
-                        // The value of a string lock may be handed on repeatedly.
-                        Error::NotOwner { .. } => calm && alone && in_time && kind != Kind::String,
-                        Error::AlreadyHeld { .. } => kind != Kind::String,
-                        _ => calm,
-                    };
+                    // The hold may have ended, and it may have been restored before.
+                    let told = matches!(error, Error::NotOwner { .. } | Error::AlreadyHeld { .. });
                     let broken = self.ledger.broken_since(wanted.name, offer.since);
-                    if odd && !broken {
+                    if calm && !told && !broken {
                         let text = format!("{:?} does not take over: {error}", wanted.actor);
                         self.ledger.violation(text);
                     }
@@ -116,12 +89,10 @@ impl Wild {
         }
     }
 
-    fn has_taken_over(&self, offer: &Offer, wanted: Wanted, guard: LockGuard) -> (Wanted, Grip) {
+    fn has_taken_over(&self, offer: &Offer, guard: LockGuard) -> (Wanted, Grip) {
+        let wanted = self.wanted(offer.name, Side::Write);
         self.notes(&wanted, "takes over");
-        if !self.shared.takes(offer) {
-            self.ledger
-                .violation(format!("{:?} takes over what is taken", wanted.actor));
-        }
+        self.shared.takes(offer);
         let grip = Grip::new(self, &wanted, guard);
         (wanted, grip)
     }

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use arbitrary::{Result, Unstructured};
-use leasehold::{Client, EmbeddedRedis, Error, FencingToken, Lease, Lock};
+use leasehold::{Client, EmbeddedRedis, Error, Lease, Lock};
 
 use crate::choices::pieces;
 use crate::world::{NOW, paused, secs, within};
@@ -95,11 +95,6 @@ async fn others(client: &Client, choice: u8, name: &str) -> std::result::Result<
             latch.try_set_count(1).await?;
             latch.count_down().await?;
             latch.wait(NOW).await
-        }
-        3 => {
-            client
-                .set_fenced(name, FencingToken::from_value(1), name)
-                .await
         }
         _ => {
             let lock = client.lock(name);

@@ -10,7 +10,7 @@ use crate::session::holds::Holds;
 use crate::session::holds::release::confirm::{Path, confirm, give_up, patient};
 use crate::session::holds::release::under_way::ReleaseUnderWay;
 use crate::stats::count;
-use crate::timer::{Instant, sleep_until};
+use crate::timer::Instant;
 use crate::transport::{CallError, Lane};
 
 pub(super) async fn settle(holds: &Holds, cleanup: Cleanup) {
@@ -24,29 +24,16 @@ pub(super) async fn settle(holds: &Holds, cleanup: Cleanup) {
         } => {
             let call = || holds.end_call(&hold);
             end(holds, &hold.resource, call, hold.longest_lease(), None).await;
-            holds.note_end(&hold);
         }
         Cleanup::Undo {
             resource,
             field,
             doubt,
-            after,
             under_way,
         } => {
-            if let Some(after) = after {
-                under_way.is_waited_for_no_more();
-                tokio::select! {
-                    biased;
-                    () = sleep_until(after) => {}
-                    // Nobody waits for this undo. If it is given up, what it would remove ends with
-                    // its lease.
-                    () = holds.calls.life.stopping() => return,
-                }
-            }
             let call = || holds.release_to_waiters(&resource, &field);
             let doubt = (doubt, &under_way);
             end(holds, &resource, call, doubt.0.lease, Some(doubt)).await;
-            holds.note_release(&resource, &field, doubt.0.lease);
         }
     }
 }
