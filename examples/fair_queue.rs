@@ -4,8 +4,7 @@
 //! cargo run --example fair_queue
 //! ```
 //!
-//! Watch that the two tills take turns as their customers came, and that a look at the locks shows
-//! who holds one and how many wait.
+//! Watch that the two tills take turns as their customers came, and that a look at the lock shows how many wait.
 #![expect(clippy::print_stdout, reason = "the example shows what happens")]
 
 use std::time::Duration;
@@ -55,11 +54,7 @@ async fn main() -> Result<(), Error> {
     Ok(())
 }
 
-/// An operator's view: what is held, and how many wait. It searches the keyspace.
+/// How many customers are in the queue, at all tills.
 async fn waiting(client: &Client) -> Result<usize, Error> {
-    let locks = client.locks("example:fair:*").await?;
-    Ok(locks
-        .iter()
-        .map(|lock| usize::try_from(lock.queue).unwrap_or(usize::MAX))
-        .sum())
+    Ok(client.fair_lock(NAME).waiters().await?.queue.len())
 }

@@ -86,44 +86,6 @@ impl Client {
         ClientBuilder::new(url)
     }
 
-    /// Starts a client whose connections are made by fred, with the configuration of `pattern`.
-    ///
-    /// This is for programs that configure their Redis through fred; other programs use
-    /// [`builder`](Client::builder). The client takes the server, the user and password or credential
-    /// provider, the TLS connector, the database and the resolver from `pattern`. `pattern` need not be
-    /// connected, and its connections are not used. The locks behave the same. [`fred`] is the
-    /// version of fred that `pattern` must have.
-    ///
-    /// # Limits
-    ///
-    /// - One server. [`connect`](ClientBuilder::connect) refuses configurations of Sentinel and Cluster.
-    /// - The timeouts of the builder and the reconnecting of this crate apply. Settings of `pattern` for
-    ///   performance, connections, reconnecting and the version of RESP are ignored.
-    /// - The server must speak RESP3 (`HELLO 3`). Without fred, RESP2 will do.
-    /// - Calls are not batched. A call costs two to eight times the CPU of this crate's own connection.
-    /// - [`Error::Unknown`] is more frequent, because fred cannot tell whether it sent a call.
-    /// - If the server refuses a channel to this user, each wait for that name costs the connection for
-    ///   messages, and all other waiters of the client retry.
-    ///
-    /// # Examples
-    ///
-    /// ```no_run
-    /// # async fn example() -> Result<(), leasehold::Error> {
-    /// use leasehold::fred::clients::Client as Fred;
-    /// use leasehold::fred::types::config::{Config, ServerConfig};
-    ///
-    /// let server = ServerConfig::new_centralized("127.0.0.1", 6379);
-    /// let config = Config { server, password: Some("secret".into()), ..Config::default() };
-    /// let pattern = Fred::new(config, None, None, None);
-    /// let client = leasehold::Client::builder_with_fred(&pattern).connect().await?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    #[cfg(feature = "fred")]
-    pub fn builder_with_fred(pattern: &fred::clients::Client) -> ClientBuilder {
-        ClientBuilder::with_fred(pattern)
-    }
-
     /// Makes a client with its own in-memory engine, which behaves like a server.
     ///
     /// Use it for a quickstart, and to test your service under paused time. To let several clients contend,
@@ -133,11 +95,10 @@ impl Client {
         crate::EmbeddedRedis::new().client()
     }
 
-    /// The number of requests in flight to an engine in this process.
-    #[cfg(feature = "test-util")]
+    /// What `leasehold-admin` needs; no promise of stability.
     #[doc(hidden)]
-    pub fn calls_under_way(&self) -> usize {
-        self.handle.calls().transport.calls_under_way()
+    pub fn parts(&self) -> crate::parts::Parts {
+        crate::parts::Parts::of(self.handle.clone())
     }
 
     pub(crate) fn new(handle: Handle) -> Self {

@@ -49,7 +49,7 @@ impl fmt::Debug for ClientId {
 }
 
 /// True for a UUID of any version in text form. Also used for the ids of other libraries.
-pub(crate) fn is_uuid(text: &str) -> bool {
+pub fn is_uuid(text: &str) -> bool {
     let fits = |(at, byte): (usize, u8)| match at {
         8 | 13 | 18 | 23 => byte == b'-',
         _ => byte.is_ascii_hexdigit(),

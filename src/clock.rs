@@ -14,9 +14,7 @@
 //! If the host pauses a virtual machine, none of these clocks counts that time, unless the host tells the
 //! guest.
 
-use std::num::NonZeroU64;
 use std::ops::Add;
-use std::sync::LazyLock;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -24,14 +22,9 @@ use tokio::time::Instant;
 #[cfg(any(test, feature = "test-util"))]
 pub use self::machine::Machine;
 
-/// A point in time that was read from a [`Clock`], in nanoseconds. An `Instant` is twice as large,
-/// and a hold has half a dozen moments.
+/// A point in time that was read from a [`Clock`]: tokio's, plus the time of all suspensions before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Moment(NonZeroU64);
-
-/// The moment [`ORIGIN`] of this process. Both directions have room for a century.
-static START: LazyLock<Instant> = LazyLock::new(Instant::now);
-const ORIGIN: u64 = 1 << 62;
+pub(crate) struct Moment(Instant);
 
 /// The clock of a client. Only moments of the same clock are compared.
 #[derive(Clone, Debug)]
@@ -77,16 +70,14 @@ impl Clock {
     pub(crate) fn now(&self) -> Moment {
         // This order matters: if the thread stalls between the two, tokio's clock counts that time as well.
         let suspended = self.suspended();
-        Moment::of(Instant::now()) + suspended
+        Moment(Instant::now() + suspended)
     }
 
     /// When tokio's timers reach a moment, unless the machine is suspended first. A past moment gives a past
     /// instant.
     pub(crate) fn timer(&self, moment: Moment) -> Instant {
-        moment
-            .checked_sub(self.suspended())
-            .and_then(Moment::timer)
-            .unwrap_or_else(Instant::now)
+        let timer = moment.checked_sub(self.suspended());
+        timer.map_or_else(Instant::now, |timer| timer.0)
     }
 
     /// How long the machine was suspended since the process first asked.
@@ -102,51 +93,26 @@ impl Clock {
 }
 
 impl Moment {
-    fn of(instant: Instant) -> Moment {
-        let since = |earlier: Instant, later: Instant| nanoseconds(later.duration_since(earlier));
-        // With a paused clock, it may be before the start.
-        let at = if instant < *START {
-            ORIGIN.saturating_sub(since(instant, *START))
-        } else {
-            ORIGIN.saturating_add(since(*START, instant))
-        };
-        Moment(NonZeroU64::new(at).unwrap_or(NonZeroU64::MIN))
-    }
-
-    fn timer(self) -> Option<Instant> {
-        let span = Duration::from_nanos(self.0.get().abs_diff(ORIGIN));
-        if self.0.get() < ORIGIN {
-            START.checked_sub(span)
-        } else {
-            START.checked_add(span)
-        }
-    }
-
     #[cfg(feature = "history")]
     pub(crate) fn instant(self) -> std::time::Instant {
-        self.timer().unwrap_or(*START).into_std()
+        self.0.into_std()
     }
 
     pub(crate) fn checked_sub(self, span: Duration) -> Option<Moment> {
-        let at = self.0.get().checked_sub(nanoseconds(span))?;
-        NonZeroU64::new(at).map(Moment)
+        self.0.checked_sub(span).map(Moment)
     }
 
     /// The time since an earlier moment; zero if that is not earlier.
     pub(crate) fn saturating_duration_since(self, earlier: Moment) -> Duration {
-        Duration::from_nanos(self.0.get().saturating_sub(earlier.0.get()))
+        self.0.saturating_duration_since(earlier.0)
     }
-}
-
-fn nanoseconds(span: Duration) -> u64 {
-    u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
 }
 
 impl Add<Duration> for Moment {
     type Output = Moment;
 
     fn add(self, span: Duration) -> Moment {
-        Moment(self.0.saturating_add(nanoseconds(span)))
+        Moment(self.0 + span)
     }
 }
 

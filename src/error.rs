@@ -2,7 +2,6 @@
 
 mod config;
 mod refused;
-mod unmet;
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,9 +13,6 @@ use crate::lease::LossReason;
 pub use config::ConfigError;
 pub use refused::Refused;
 pub(crate) use refused::with_command;
-pub use unmet::Unmet;
-
-use unmet::list;
 
 /// Why a call failed, and what the caller can do about it.
 ///
@@ -221,15 +217,6 @@ pub enum Error {
         /// The answer of Redis.
         detail: String,
     },
-    /// The deployment gives less than [`ClientBuilder::require`](crate::ClientBuilder::require) asks for.
-    ///
-    /// No lock was touched, and the connections are closed. An operator must check the servers, or the
-    /// program must ask for less.
-    #[error("the deployment does not meet the requirements: {}", list(unmet))]
-    Requirements {
-        /// The requirements that are not met, server by server.
-        unmet: Vec<Unmet>,
-    },
     /// The client was shut down. Make a new one.
     #[error("the client is closed")]
     Closed,
@@ -332,7 +319,6 @@ impl Error {
             Error::AlreadyHeld { .. } => "already_held",
             Error::Quorum { .. } => "quorum",
             Error::Protocol { .. } => "protocol",
-            Error::Requirements { .. } => "requirements",
             Error::Closed => "closed",
             Error::Forked => "forked",
             Error::Config(_) => "config",

@@ -10,8 +10,7 @@
 //! | [services] | shutdown, leader election, cron jobs, worker slots, each as a tested program |
 //! | [testing] | how to test code that takes locks |
 //! | [deployments] | URLs, failovers, replicas, clusters |
-//! | [servers] | which kinds work on managed servers and behind proxies |
-//! | [managed services](managed_services) | for each service, URL, login, settings, durability |
+//! | [managed services](managed_services) | what works on which service, behind which proxy; URL, login, settings |
 //! | [networks] | Kubernetes, NAT and tunnels, names that move, proxies |
 //! | [operations] | server settings, keys and rights, settings of the client |
 //! | [sizing] | connections, memory of a lock, commands and bytes of idle and waiting processes |
@@ -45,7 +44,6 @@ pages! {
     managed_services = "managed-services.md",
     networks = "networks.md",
     operations = "operations.md",
-    servers = "servers.md",
     services = "services.md",
     sizing = "sizing.md",
     telemetry = "telemetry.md",

@@ -3,8 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
-/// A holder of a lock, as Redis sees it; see [`Lock::holder`](crate::Lock::holder),
-/// [`LockInfo`](crate::inspect::LockInfo) and [`Error::Timeout`](crate::Error::Timeout).
+/// A holder of a lock, as Redis sees it; see [`Lock::holder`](crate::Lock::holder) and
+/// [`Error::Timeout`](crate::Error::Timeout).
 ///
 /// `name`, `purpose` and `held_for` are only known if the hold was described. That is the case if the
 /// holder's client [describes its holds](crate::ClientBuilder::describe_holds) or its acquisition has a

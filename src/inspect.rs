@@ -1,13 +1,12 @@
-//! What is in Redis now: who holds which lock, who waits for it, and from which connection.
+//! What is in Redis now: who holds a lock, and who waits for it.
 //!
 //! | Call | What it returns |
 //! |------|-----------------|
 //! | [`Lock::holder`](crate::Lock::holder) | the [`Holder`] of one lock |
 //! | [`Lock::waiters`](crate::Lock::waiters) | its [`Waiters`] |
-//! | [`Client::locks`](crate::Client::locks) | a [`LockList`] of all locks that are held |
-//! | [`Client::connections`](crate::Client::connections) | each [`Connection`] of the servers |
+//!
+//! The crate [leasehold-admin](https://docs.rs/leasehold-admin) lists all locks that are held, and the connections of
+//! their holders.
 
-pub use crate::connections::Connection;
 pub use crate::holder::Holder;
 pub use crate::lock::Waiters;
-pub use crate::locks::{LockInfo, LockKind, LockList};

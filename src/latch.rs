@@ -77,7 +77,7 @@ impl CountDownLatch {
     /// One waiter of the client polls for all of them. The first call refuses a bad value.
     #[must_use = "the latch is moved into the returned value"]
     pub fn with_safety_poll(mut self, every: Duration) -> Self {
-        self.inner.settings.own_mut().safety_poll = Some(every);
+        self.inner.settings.safety_poll = Some(every);
         self
     }
 

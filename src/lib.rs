@@ -36,6 +36,7 @@
 //!   [`LockGuard::reenter`] takes it again as well. See [taking it again](Lock#taking-it-again).
 //! - [`Error`] says what the caller should do. [`Error::may_be_held`] is true if Redis may have changed.
 //! - [`blocking`] has the same locks for threads without an async runtime.
+//! - The crate [leasehold-admin](https://docs.rs/leasehold-admin) checks a deployment, and lists the locks that are held.
 //! - `EmbeddedRedis` (feature `embedded`) is an in-memory engine for tests of *your* service under paused
 //!   time.
 //!
@@ -106,7 +107,6 @@
 //! | `embedded` | no      | `Client::embedded` and `EmbeddedRedis`: the same scripts in memory; compiles Lua |
 //! | `metrics`  | no      | metrics for the `metrics` facade: [telemetry](guide::telemetry) |
 //! | `tracing`  | no      | spans and events for the `tracing` facade |
-//! | `fred`     | no      | `Client::builder_with_fred`: connections made by the client fred, with its limits |
 //!
 //! `test-util` and `history` are for this crate's own tests and may change at any time.
 #![cfg_attr(docsrs, feature(doc_cfg))]
@@ -115,7 +115,6 @@ pub mod blocking;
 mod client;
 mod client_id;
 mod clock;
-mod connections;
 #[cfg(all(doctest, feature = "embedded"))]
 mod doctests;
 mod durability;
@@ -130,9 +129,9 @@ pub mod inspect;
 mod latch;
 mod lease;
 mod lock;
-mod locks;
+#[doc(hidden)]
+pub mod parts;
 mod permits;
-pub mod preflight;
 mod protocol;
 mod read_write;
 mod semaphore;
@@ -156,10 +155,6 @@ pub use permits::{ExpirablePermit, PermitExpirableSemaphore};
 pub use read_write::ReadWriteLock;
 pub use semaphore::{Semaphore, SemaphorePermit};
 pub use stats::Stats;
-
-/// The crate fred, in the version whose clients [`Client::builder_with_fred`] takes.
-#[cfg(feature = "fred")]
-pub use ::fred;
 
 #[cfg(feature = "embedded")]
 pub use embedded::EmbeddedRedis;

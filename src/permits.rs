@@ -90,7 +90,7 @@ impl PermitExpirableSemaphore {
     /// Redisson stores who holds these permits, so the first limit counts the permits of Java too.
     #[must_use = "the semaphore is moved into the returned value"]
     pub fn with_limit(mut self, permits: u32) -> Self {
-        self.inner.settings.own_mut().limit = Some(permits);
+        self.inner.settings.limit = Some(permits);
         self
     }
 
@@ -100,7 +100,7 @@ impl PermitExpirableSemaphore {
     /// The permits of a holder that died come back after this lease. The first call refuses a bad value.
     #[must_use = "the semaphore is moved into the returned value"]
     pub fn with_lease(mut self, lease: Duration) -> Self {
-        self.inner.settings.own_mut().lease = Some(lease);
+        self.inner.settings.lease = Some(lease);
         self
     }
 
@@ -110,7 +110,7 @@ impl PermitExpirableSemaphore {
     /// One waiter of the client polls for all of them. The first call refuses a bad value.
     #[must_use = "the semaphore is moved into the returned value"]
     pub fn with_safety_poll(mut self, every: Duration) -> Self {
-        self.inner.settings.own_mut().safety_poll = Some(every);
+        self.inner.settings.safety_poll = Some(every);
         self
     }
 

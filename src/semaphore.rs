@@ -131,7 +131,7 @@ impl Semaphore {
     /// ```
     #[must_use = "the semaphore is moved into the returned value"]
     pub fn with_limit(mut self, permits: u32) -> Self {
-        self.inner.settings.own_mut().limit = Some(permits);
+        self.inner.settings.limit = Some(permits);
         self
     }
 
@@ -141,7 +141,7 @@ impl Semaphore {
     /// The permits of a holder that died come back after this lease. The first call refuses a bad value.
     #[must_use = "the semaphore is moved into the returned value"]
     pub fn with_lease(mut self, lease: Duration) -> Self {
-        self.inner.settings.own_mut().lease = Some(lease);
+        self.inner.settings.lease = Some(lease);
         self
     }
 
@@ -151,7 +151,7 @@ impl Semaphore {
     /// One waiter of the client polls for all of them. The first call refuses a bad value.
     #[must_use = "the semaphore is moved into the returned value"]
     pub fn with_safety_poll(mut self, every: Duration) -> Self {
-        self.inner.settings.own_mut().safety_poll = Some(every);
+        self.inner.settings.safety_poll = Some(every);
         self
     }
 
@@ -223,7 +223,7 @@ impl Semaphore {
     /// Creates the semaphore if it does not exist. Redisson does not store who holds permits, so the permits
     /// that Java holds do not count. Replaces a [limit](Semaphore::with_limit) that was applied before. If this value
     /// declares a limit, the total is kept as one even if there was none, and
-    /// [`Client::locks`](crate::Client::locks) lists the semaphore while it is idle too.
+    /// The crate leasehold-admin lists the semaphore while it is idle too.
     ///
     /// # Redis cost
     ///

@@ -10,7 +10,6 @@ pub(crate) mod acquire;
 mod attempt;
 pub(crate) mod attendance;
 pub(crate) mod background;
-pub(crate) mod batch_acquire;
 pub(crate) mod caller;
 pub(crate) mod calls;
 mod events;

@@ -53,7 +53,7 @@ impl Synchronizer {
     /// The first step of every call: refuses a bad name and bad settings.
     pub(crate) fn resource(&self) -> Result<&Arc<Resource>, ConfigError> {
         let resource = self.resource.as_ref().map_err(Clone::clone)?;
-        self.settings.own().check(resource.kind)?;
+        self.settings.check(resource.kind)?;
         Ok(resource)
     }
 
@@ -72,7 +72,7 @@ impl Synchronizer {
     ) -> Result<HoldShare, Error> {
         let mut request = self.request(wait, lease)?;
         request.permits = permits;
-        let limit = request.settings.own().limit;
+        let limit = request.settings.limit;
         if limit.is_some_and(|limit| permits > limit) {
             return Err(request.never(limit));
         }
@@ -81,10 +81,10 @@ impl Synchronizer {
 
     pub(crate) fn request(&self, wait: Wait, lease: Lease) -> Result<Request, ConfigError> {
         let (session, resource) = (&self.handle.session, self.resource()?.clone());
-        let of_lock = self.settings.own().lease(&session.calls.settings);
+        let of_lock = self.settings.lease(&session.calls.settings);
         let terms = Options::new(wait, lease).terms(of_lock)?;
         let mut request = Request::new(&session.calls, resource, Proofs::default(), terms, wait);
-        request.settings = self.settings.clone();
+        request.settings = self.settings;
         if request.resource.kind == Kind::Semaphore {
             let purpose = self.purpose.clone().map(checked_purpose).transpose()?;
             request.description = session
@@ -96,7 +96,7 @@ impl Synchronizer {
 
     /// What a total is that this value sets.
     pub(crate) fn total(&self) -> Total {
-        match self.settings.own().limit {
+        match self.settings.limit {
             Some(_) => Total::Limit,
             None => Total::Number,
         }

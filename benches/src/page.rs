@@ -18,7 +18,7 @@ impl Place {
     pub(crate) fn find(docs: &Path, page: &str, arguments: &str) -> Result<Place, Failure> {
         let place = Place {
             page: docs.join(page),
-            begin: format!("<!-- Written by `bench {arguments} --docs docs`. -->\n"),
+            begin: format!("<!-- Written by `bench {arguments} --docs docs/dev`. -->\n"),
         };
         place.filled("")?;
         Ok(place)

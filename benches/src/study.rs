@@ -1,4 +1,4 @@
-//! A study measures the same for several sizes, in rounds. Its results are a table and a picture of `docs/growth.md`.
+//! A study measures the same for several sizes, in rounds. Its results are a table and a picture of `docs/dev/growth.md`.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -136,8 +136,12 @@ impl Study {
         format!("pictures/growth-{}.svg", self.name)
     }
 
+    /// Of many sizes, every second one and the last. The picture has all.
     fn table(&self, measured: &[Measured]) -> String {
-        let mut table = Table::new(self.sizes, measured, Measured::head);
+        let step = if measured.len() > 4 { 2 } else { 1 };
+        let shown = (0..measured.len()).filter(|at| at % step == 0 || at + 1 == measured.len());
+        let shown: Vec<_> = shown.map(|at| &measured[at]).collect();
+        let mut table = Table::new(self.sizes, &shown, |one| one.head());
         for row in self.rows {
             table.row(row.what, |one| {
                 let figure = one.figure(row);

@@ -23,7 +23,7 @@ fn the_page_gets_every_table_and_its_picture() {
         return;
     }
     let folder = Folder::temporary();
-    let page = folder.write("growth.md", include_str!("../../docs/growth.md"));
+    let page = folder.write("growth.md", include_str!("../../docs/dev/growth.md"));
     let docs = Path::new(&page).parent().expect("its folder");
     let short = "--rounds 1 --warmup 0 --seconds 0.2 --threads 1 --docs";
     for scenario in ["S10", "S11 --max 1 --lease 1"] {

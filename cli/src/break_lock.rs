@@ -3,6 +3,7 @@
 use std::io::{self, BufRead as _, IsTerminal as _, Write as _};
 
 use leasehold::{Client, ClientBuilder, Error};
+use leasehold_admin::Admin;
 use serde::Serialize;
 
 use crate::arguments::{BreakArguments, ServerArguments};
@@ -128,7 +129,8 @@ async fn free(client: &Client, found: &Found, owner: &str, reason: &str) -> Resu
     let is_known = !owner.contains(char::REPLACEMENT_CHARACTER);
     let Some(name) = found.name.text() else {
         let owner = if is_known { owner } else { "" };
-        return client.force_unlock_at(found.name.bytes(), owner).await;
+        let admin = Admin::new(client);
+        return admin.force_unlock_at(found.name.bytes(), owner).await;
     };
     match found.kind.as_str() {
         "semaphore" => {

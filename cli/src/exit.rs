@@ -53,7 +53,7 @@ impl From<Error> for Failure {
             Error::Timeout { .. } => NOT_ACQUIRED,
             Error::Lost { .. } | Error::NotOwner { .. } => LOST,
             Error::Config(_) => USAGE,
-            Error::Protocol { .. } | Error::Requirements { .. } => REFUSED,
+            Error::Protocol { .. } => REFUSED,
             error if error.is_retryable() => UNREACHABLE,
             _ => INTERNAL,
         };

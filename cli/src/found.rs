@@ -3,8 +3,9 @@
 use std::fmt;
 use std::time::Duration;
 
-use leasehold::inspect::{Holder, LockInfo, LockKind};
+use leasehold::inspect::Holder;
 use leasehold::{Client, Error, Lock};
+use leasehold_admin::{Admin, LockInfo, LockKind};
 use serde::Serialize;
 
 use crate::arguments::{EVERY, Kind};
@@ -130,7 +131,8 @@ pub(crate) fn without_claims(
 
 /// Finds the lock with this name, of any kind. `None` if it is free.
 pub(crate) async fn look(client: &Client, name: &Name) -> Result<Option<Found>, Error> {
-    Ok(client.lock_at(name.bytes()).await?.map(Found::from))
+    let found = Admin::new(client).lock_at(name.bytes()).await?;
+    Ok(found.map(Found::from))
 }
 
 impl Found {

@@ -1,5 +1,7 @@
 //! `ls`: lists the locks that are held.
 
+use leasehold_admin::Admin;
+
 use crate::arguments::{ListArguments, ServerArguments};
 use crate::exit::Failure;
 use crate::found::without_claims;
@@ -9,7 +11,7 @@ use crate::server::close;
 /// Returns the exit code.
 pub(crate) async fn list(list: &ListArguments, server: &ServerArguments) -> Result<u8, Failure> {
     let client = server.connect().await?;
-    let locks = client.locks(&list.pattern).await;
+    let locks = Admin::new(&client).locks(&list.pattern).await;
     close(&client).await;
     let locks = locks?;
     if locks.is_truncated() {

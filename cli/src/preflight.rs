@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use leasehold::preflight::{CheckedServer, Preflight, Severity, Use};
+use leasehold_admin::Admin;
+use leasehold_admin::preflight::{self, CheckedServer, Preflight, Severity, Use};
 use serde::Serialize;
 
 use crate::arguments::{Checked, PreflightArguments, ServerArguments};
@@ -45,7 +46,8 @@ pub(crate) async fn preflight(
     let client = server
         .connect_with(None, |builder| builder.lease(asked.lease), |_| ())
         .await?;
-    let mut check = client.preflight().name(&asked.name);
+    let admin = Admin::new(&client);
+    let mut check = admin.preflight().name(&asked.name);
     if !asked.kind.is_empty() {
         let uses: BTreeSet<_> = asked.kind.iter().map(|kind| kind.as_use()).collect();
         check = check.uses(uses);
@@ -91,7 +93,7 @@ impl From<&Preflight> for Report {
             error: server.error.map(|error| error.to_string()),
             server: server.server,
         };
-        let finding = |found: &leasehold::preflight::Finding| Finding {
+        let finding = |found: &preflight::Finding| Finding {
             severity: found.severity.to_string(),
             server: found.server.clone(),
             text: found.text.clone(),

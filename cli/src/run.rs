@@ -238,35 +238,34 @@ async fn run_under(
     inherited: &Inherited,
     signals: &mut Signals,
 ) -> Result<Ended, Failure> {
-    let since = clock::now();
-    let until = job.at_least.map(|span| since.after(span));
-    let plan = match &hold {
-        Hold::Enclosing(enclosing) => Plan::of_rest(enclosing.until().left(), job.grace),
-        _ => plan,
-    };
-    let reaper = Reaper::start(plan).map_err(Failure::internal("no process could be started"))?;
-    let command = Command::prepare(&job.command, &environment(&hold, job, inherited)).await?;
-    let ending = Supervisor::new(&hold, plan, command, reaper)
-        .run(signals)
-        .await?;
-    let Ending::Finished(code) = ending else {
+    let end = clock::now().after(job.at_least.unwrap_or_default());
+    let is_kept = job.kept_by_redis().is_some();
+    let rest = || if is_kept { end.left() } else { Duration::ZERO };
+    let code = match supervise(&hold, job, plan, inherited, signals).await {
+        Ok(Ending::Finished(code)) => code,
         // The lock is gone, or the server gives no answer. The runner ends with its command.
-        if until.is_some_and(|until| !until.has_come()) {
-            hold.leave();
+        Ok(Ending::Stopped) => {
+            if !rest().is_zero() {
+                hold.leave();
+            }
+            return Ok(Ended {
+                code: exit::LOST,
+                close: LAST_TRY,
+            });
         }
-        return Ok(Ended {
-            code: exit::LOST,
-            close: LAST_TRY,
-        });
+        Err(failure) => {
+            drop(hold.release_after(rest()).await);
+            return Err(failure);
+        }
     };
-    let hold = match until.filter(|_| !job.is_kept_by_redis()) {
-        Some(until) => stay(hold, until, signals).await,
+    let hold = match job.at_least.filter(|_| !is_kept) {
+        Some(_) => stay(hold, end, signals).await,
         None => Some(hold),
     };
     let Some(hold) = hold else {
         return Ok(Ended::with(code));
     };
-    match hold.release(until).await {
+    match hold.release_after(rest()).await {
         Err(Error::Lost { .. }) => {
             complain(&format!("`{}` was lost while the command ran", job.name));
             Ok(Ended::with(exit::LOST))
@@ -283,6 +282,25 @@ async fn run_under(
             })
         }
     }
+}
+
+/// Runs the command until it has ended, or the hold.
+async fn supervise(
+    hold: &Hold,
+    job: &RunArguments,
+    plan: Plan,
+    inherited: &Inherited,
+    signals: &mut Signals,
+) -> Result<Ending, Failure> {
+    let plan = match hold {
+        Hold::Enclosing(enclosing) => Plan::of_rest(enclosing.until().left(), job.grace),
+        _ => plan,
+    };
+    let reaper = Reaper::start(plan).map_err(Failure::internal("no process could be started"))?;
+    let command = Command::prepare(&job.command, &environment(hold, job, inherited)).await?;
+    Supervisor::new(hold, plan, command, reaper)
+        .run(signals)
+        .await
 }
 
 /// The environment variables of the command.

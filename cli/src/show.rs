@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use leasehold::inspect::Connection;
 use leasehold::{Client, Error};
+use leasehold_admin::{Admin, Connection};
 use serde::Serialize;
 
 use crate::arguments::{ServerArguments, ShowArguments};
@@ -91,7 +91,7 @@ async fn see(client: &Client, name: &Name) -> Result<Seen, Error> {
             queue = client.fair_lock(name).waiters().await?.queue;
         }
         // Not every user has the permission to list connections.
-        connections = Connections(client.connections().await.unwrap_or_default());
+        connections = Connections(Admin::new(client).connections().await.unwrap_or_default());
     }
     Ok(Seen {
         found,

@@ -14,6 +14,7 @@ use std::io::{self, IsTerminal as _};
 use std::time::Duration;
 
 use leasehold::{Client, Error};
+use leasehold_admin::Admin;
 
 use crate::arguments::{ServerArguments, WatchArguments};
 use crate::exit::Failure;
@@ -41,7 +42,7 @@ pub(crate) async fn watch(asked: &WatchArguments, server: &ServerArguments) -> R
 
 /// What is held or waited for. Idle semaphores are left out, because only their use is a change, and so are claims.
 async fn look(client: &Client, pattern: &str) -> Result<Vec<Found>, Error> {
-    let (mut found, _claims) = without_claims(client.locks(pattern).await?, pattern);
+    let (mut found, _claims) = without_claims(Admin::new(client).locks(pattern).await?, pattern);
     found.retain(|found| !found.is_idle());
     Ok(found)
 }

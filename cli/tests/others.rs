@@ -46,7 +46,7 @@ impl Redisson {
             input,
             replies,
         };
-        java.ask(&format!("connect {} 0 0", bed.server.url()));
+        java.ask(&format!("connect {} 0", bed.server.url()));
         java
     }
 

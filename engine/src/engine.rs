@@ -167,7 +167,7 @@ impl Engine {
         self.set_activity(Activity::Runs);
     }
 
-    /// Sets how many replicas have each write as soon as it is made: so many WAIT and WAITAOF report. Default: 1.
+    /// Sets how many replicas have each write as soon as it is made: so many WAIT reports. Default: 1.
     ///
     /// With 0, the replicas keep the keys that they have now, until the number is raised again.
     pub fn set_replicas(&self, following: u32) {

@@ -433,10 +433,10 @@ fn failover_cases() -> Vec<Case> {
         wrong("grace = silence + reconnect", trust_bounds(2)),
         right(noticed, apart(trust_bounds(3))),
         wrong("two changes at once", at_once),
-        wrong("clients notice a change late", late),
-        right("they do, and grace = lease + lag", lag_bounds(4)),
-        wrong("they do, and grace = lease", lag_bounds(3)),
-        wrong("they do, and grace = lag", lag_bounds(1)),
+        wrong("late notice", late),
+        right("late notice, and grace = lease + lag", lag_bounds(4)),
+        wrong("late notice, and grace = lease", lag_bounds(3)),
+        wrong("late notice, and grace = lag", lag_bounds(1)),
     ];
     cases.extend(failover_faults());
     cases

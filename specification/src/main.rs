@@ -1,7 +1,7 @@
-//! Explores the models, and writes what came out into `docs/specification.md`.
+//! Explores the models, and writes what came out into `docs/dev/specification.md`.
 //!
 //! ```sh
-//! cargo run -p leasehold-specification --profile test -- table    # writes the table of docs/specification.md
+//! cargo run -p leasehold-specification --profile test -- table    # writes the table of docs/dev/specification.md
 //! cargo run -p leasehold-specification --profile test -- large    # explores larger bounds, for minutes
 //! ```
 //!
@@ -37,7 +37,7 @@ fn the_models_are_right_and_each_fault_shows_as_the_page_says() {
     let page = std::fs::read_to_string(path()).expect("the page");
     assert!(
         page == filled(&page),
-        "docs/specification.md is not what the models say: see the head of this file"
+        "docs/dev/specification.md is not what the models say: see the head of this file"
     );
     if std::env::var("LEASEHOLD_BOUNDS").is_ok_and(|bounds| bounds == "large") {
         println!("{}", larger());

@@ -1,4 +1,4 @@
-//! How a client gets access to its servers: TLS, logins and addresses, checked before anything is sent.
+//! How a client gets access to its servers: TLS and logins, checked before anything is sent.
 
 use tokio::runtime::Handle;
 
@@ -8,17 +8,17 @@ use crate::error::ConfigError;
 use crate::transport::{Deployment, Tls};
 
 impl ClientBuilder {
-    /// Refuses TLS options, credentials and address maps that the deployment does not need.
+    /// Refuses TLS options and credentials that the deployment does not need.
     pub(super) fn check_access(&self) -> Result<(), ConfigError> {
         // A bad URL is refused when the client connects.
         let Ok(deployment) = &self.deployment else {
             return Ok(());
         };
-        let has_its_own = matches!(self.streams, Streams::Engine(_) | Streams::Fred(_));
+        let has_its_own = matches!(self.streams, Streams::Engine(_) | Streams::Given(_));
         #[cfg(feature = "tls")]
         if self.tls.is_some() && (has_its_own || !deployment.is_secured()) {
             let reason = if has_its_own {
-                "the embedded engine has no TLS, and a client of fred has its own"
+                "the embedded engine has no TLS, and connections of another client have their own"
             } else {
                 "they need a URL with rediss://"
             };
@@ -28,16 +28,11 @@ impl ClientBuilder {
         }
         if self.credentials.is_some() && (has_its_own || deployment.has_credentials()) {
             let reason = if has_its_own {
-                "the embedded engine has no users, and a client of fred has its own"
+                "the embedded engine has no users, and connections of another client log in themselves"
             } else {
                 "given twice: take the user and password out of the URL"
             };
             return Err(ConfigError::Credentials { reason });
-        }
-        if let Some(map) = &self.address_map {
-            deployment
-                .check_map(map)
-                .map_err(ConfigError::of_transport)?;
         }
         Ok(())
     }

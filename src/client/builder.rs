@@ -9,7 +9,6 @@ use super::local_handover::LocalHandover;
 use super::streams::Streams;
 use crate::durability::Durability;
 use crate::error::ConfigError;
-use crate::preflight::Requirements;
 #[cfg(feature = "metrics")]
 use crate::telemetry::NameLabel;
 use crate::telemetry::Telemetry;
@@ -69,9 +68,7 @@ pub struct ClientBuilder {
     #[cfg(feature = "tls")]
     pub(super) tls: Option<TlsOptions>,
     pub(super) credentials: Option<Provider>,
-    pub(super) address_map: Option<AddressMap>,
     pub(super) sharded_pubsub: ShardedPubSub,
-    pub(super) requirements: Option<Requirements>,
     durability: Option<Durability>,
     failover_grace: Option<Duration>,
     telemetry: Telemetry,
@@ -104,9 +101,7 @@ impl ClientBuilder {
             #[cfg(feature = "tls")]
             tls: None,
             credentials: None,
-            address_map: None,
             sharded_pubsub: ShardedPubSub::default(),
-            requirements: None,
             durability: None,
             failover_grace: None,
             telemetry: Telemetry::default(),
@@ -216,8 +211,8 @@ impl ClientBuilder {
     /// lock, and the [purpose](crate::Acquire::purpose) if there is one. Default: only holds with a purpose
     /// are described.
     ///
-    /// [`Lock::holder`](crate::Lock::holder), [`Client::locks`](crate::Client::locks) and the command line
-    /// show the description. Every [`Error::Timeout`](crate::Error::Timeout) says who is in the way, even of a zero wait.
+    /// [`Lock::holder`](crate::Lock::holder), the crate leasehold-admin and the command line show the
+    /// description. Every [`Error::Timeout`](crate::Error::Timeout) says who is in the way, even of a zero wait.
     ///
     /// # Redis cost
     ///
@@ -260,23 +255,11 @@ impl ClientBuilder {
         self
     }
 
-    /// Refuses deployments that give less than `requirements`. Default: any deployment is accepted.
-    ///
-    /// [`connect`](ClientBuilder::connect) then asks every server once, like
-    /// [`Client::preflight`](crate::Client::preflight). It fails with
-    /// [`Error::Requirements`](crate::Error::Requirements) if something is missing, or if the user has no
-    /// right to see it. [`connect_in_background`](ClientBuilder::connect_in_background) does the same, and
-    /// also fails if a server cannot be reached.
-    pub fn require(mut self, requirements: Requirements) -> Self {
-        self.requirements = Some(requirements);
-        self
-    }
-
     /// Sets which servers a `rediss://` URL trusts, and which client certificate to use. Default: the
     /// system's root certificates, and no client certificate.
     ///
     /// Certificates and keys are read and checked before anything is sent. The options are refused for other
-    /// URLs, for the embedded engine and for a client of fred.
+    /// URLs, for the embedded engine and for `leasehold-fred`.
     ///
     /// # Examples
     ///
@@ -302,7 +285,7 @@ impl ClientBuilder {
     ///
     /// Use it for [`Credentials`](crate::settings::Credentials) that change, or that do not belong in a URL.
     /// [`CredentialsProvider`] says when the provider is asked. A provider is refused if the URL has
-    /// credentials, for the embedded engine, and for a client of fred. It is not used for sentinels: their
+    /// credentials, for the embedded engine, and for `leasehold-fred`. It is not used for sentinels: their
     /// user and password stay in the URL.
     ///
     /// # Examples
@@ -353,7 +336,11 @@ impl ClientBuilder {
     /// # }
     /// ```
     pub fn address_map(mut self, map: AddressMap) -> Self {
-        self.address_map = Some(map);
+        let mapped = |deployment: Deployment| {
+            let mapped = deployment.mapped_by(map);
+            mapped.map_err(ConfigError::of_transport)
+        };
+        self.deployment = self.deployment.and_then(mapped);
         self
     }
 

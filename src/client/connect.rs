@@ -7,7 +7,6 @@ use tokio::runtime::Handle;
 
 use super::Client;
 use super::builder::ClientBuilder;
-#[cfg(any(feature = "embedded", feature = "fred"))]
 use super::streams::Streams;
 use crate::client_id::ClientId;
 #[cfg(feature = "embedded")]
@@ -18,7 +17,9 @@ use crate::session::calls::MadeIn;
 use crate::session::{Parts, Reported, Session};
 use crate::stats::Counters;
 use crate::timer;
-use crate::transport::{CallError, Fault, IfUnreachable, Runtimes, Servers, Setup, Transport};
+use crate::transport::{
+    CallError, Fault, IfUnreachable, Runtimes, Servers, Setup, StreamDialer, Transport,
+};
 
 impl ClientBuilder {
     /// Checks the settings and connects.
@@ -27,7 +28,6 @@ impl ClientBuilder {
     ///
     /// Three connections, with one round trip each for the handshake. The first one may take up to two more on a server
     /// that refuses `HELLO` or scripts without keys.
-    /// With [requirements](ClientBuilder::require), also a [preflight](Client::preflight).
     ///
     /// # Cancel safety
     ///
@@ -37,7 +37,6 @@ impl ClientBuilder {
     ///
     /// - [`Error::Config`]: a setting is out of range, with its value and its limits, or there is no tokio
     ///   runtime with timers and I/O. Nothing was sent.
-    /// - [`Error::Requirements`]: the deployment gives less than required.
     /// - [`Error::Unavailable`]: no server answered within the connect timeout.
     /// - [`Error::Protocol`]: the server refused the user, the password, the database, scripts, or to wait for the
     ///   copies of a [`durability`](ClientBuilder::durability).
@@ -55,7 +54,6 @@ impl ClientBuilder {
     ///
     /// Three connections, with one round trip each for the handshake. The first one may take up to two more on a server
     /// that refuses `HELLO` or scripts without keys.
-    /// With [requirements](ClientBuilder::require), also a [preflight](Client::preflight).
     ///
     /// # Cancel safety
     ///
@@ -68,13 +66,9 @@ impl ClientBuilder {
         self.connect_to(IfUnreachable::RetryLater).await
     }
 
-    async fn connect_to(mut self, if_unreachable: IfUnreachable) -> Result<Client, Error> {
-        let requirements = self.requirements.take();
+    async fn connect_to(self, if_unreachable: IfUnreachable) -> Result<Client, Error> {
         let client = Box::pin(self.open(if_unreachable)).await?;
         client.may_wait_for_copies().await?;
-        if let Some(requirements) = requirements {
-            client.meets(&requirements).await?;
-        }
         Ok(client)
     }
 
@@ -96,7 +90,6 @@ impl ClientBuilder {
             name: self.connection_name(client_id),
             tls: self.shared_tls(&deployment, &runtimes.own).await?,
             provider: self.credentials.clone(),
-            address_map: self.address_map.clone(),
             streams: self.streams.dialer(&runtimes.own),
             timing: self.timing(),
             events: Arc::new(reported.clone()),
@@ -168,19 +161,16 @@ impl ClientBuilder {
         mut self,
         dial: impl Fn(&str) -> std::io::Result<tokio::io::DuplexStream> + Send + Sync + 'static,
     ) -> Self {
-        use crate::transport::StreamDialer;
-
         let dial = move |address: &str| dial(address).map(tokio::io::split);
         self.streams = Streams::Test(StreamDialer::new(dial));
         self
     }
 
-    #[cfg(feature = "fred")]
-    pub(crate) fn with_fred(pattern: &fred::clients::Client) -> Self {
-        match crate::transport::fred_dialer(pattern) {
-            Ok((dialer, deployment)) => ClientBuilder::on(Ok(deployment), Streams::Fred(dialer)),
-            Err(reason) => ClientBuilder::on(Err(ConfigError::Fred { reason }), Streams::Sockets),
-        }
+    /// Replaces TCP, TLS and Unix sockets, for other crates of this workspace: `streams` encrypt and log in themselves.
+    #[doc(hidden)]
+    pub fn dial_through(mut self, streams: StreamDialer) -> Self {
+        self.streams = Streams::Given(streams);
+        self
     }
 }
 

@@ -162,8 +162,7 @@ impl EmbeddedRedis {
     ///
     /// A client with [`durability`](crate::ClientBuilder::durability) that asks for more replicas gets
     /// [`Error::NotDurable`] for each acquisition, after [`Durability::within`]: nothing is held. Its renewals fail,
-    /// so its guards become [`Uncertain`] and are lost when their leases end. The engine writes to disk whatever
-    /// [`Durability::on_disk`] asks for.
+    /// so its guards become [`Uncertain`] and are lost when their leases end.
     ///
     /// # Examples
     ///
@@ -188,7 +187,6 @@ impl EmbeddedRedis {
     ///
     /// [`Error::NotDurable`]: crate::Error::NotDurable
     /// [`Durability::within`]: crate::settings::Durability::within
-    /// [`Durability::on_disk`]: crate::settings::Durability::on_disk
     /// [`Uncertain`]: crate::HoldState::Uncertain
     pub fn set_replicas(&self, following: u32) {
         self.engine.set_replicas(following);

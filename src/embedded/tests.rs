@@ -1,8 +1,5 @@
 //! The engine and a client of it: order, delivery, outages.
 
-#[cfg(feature = "fred")]
-mod fred;
-
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -57,7 +54,6 @@ fn transport(redis: &EmbeddedRedis, runtime: &Handle) -> (Transport, Arc<Recorde
         name: "test".to_owned(),
         tls: None,
         provider: None,
-        address_map: None,
         streams: Some(redis.stream_dialer(runtime)),
         timing,
         events: recorder.clone(),

@@ -50,13 +50,6 @@ pub enum ConfigError {
         /// What is wrong, and in which entry.
         reason: String,
     },
-    /// The configuration of fred is not for a single server.
-    #[cfg(feature = "fred")]
-    #[error("unusable configuration of fred: {reason}")]
-    Fred {
-        /// What is wrong, and what is allowed.
-        reason: &'static str,
-    },
     /// The value is out of range.
     #[error("{what} is out of range: given=`{given}`, allowed=`{allowed}`")]
     OutOfRange {

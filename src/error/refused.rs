@@ -12,8 +12,8 @@ pub enum Refused {
     Login,
     /// The key is a lock of another kind, or other data.
     OtherData,
-    /// The user may not use a command, a key or a channel. [`Client::preflight`](crate::Client::preflight) names all
-    /// rights that are missing.
+    /// The user may not use a command, a key or a channel. A preflight, by
+    /// [leasehold-admin](https://docs.rs/leasehold-admin) or the command line, names all rights that are missing.
     MissingRight,
     /// Anything else: the server is a cluster node, or it runs no scripts.
     Other,

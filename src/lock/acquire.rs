@@ -94,7 +94,7 @@ impl<'a, G: Guard> Acquire<'a, G> {
     /// Describes for people what the lock is taken for: `"nightly invoices"`. Default: no description.
     ///
     /// The purpose is shown together with the [name](crate::ClientBuilder::name) of the client: by
-    /// [`Lock::holder`], by [`Client::locks`](crate::Client::locks), by the command line, and in the
+    /// [`Lock::holder`], by leasehold-admin, by the command line, and in the
     /// [`Error::Timeout`] of other acquisitions that have a purpose. It takes 1 to 256 bytes without control
     /// characters; other texts are refused with [`ConfigError::OutOfRange`]. Taking the lock again does not
     /// change the purpose. Semaphores and latches have none.

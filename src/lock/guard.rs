@@ -92,6 +92,14 @@ impl LockGuard {
         }
     }
 
+    /// The share in the hold; `None` for several locks as one.
+    pub(crate) fn single(&self) -> Option<&HoldShare> {
+        match &self.share {
+            Share::Single(share) => Some(share),
+            Share::Multi(_) => None,
+        }
+    }
+
     pub(super) fn loss(&self) -> Option<LossReason> {
         match &self.share {
             Share::Single(share) => share.hold().loss(),

@@ -89,7 +89,7 @@ impl<G: Guard> Lock<G> {
     /// Returns the holder of the lock; `None` if the lock is free.
     ///
     /// If several readers hold it, this is the one with the longest lease.
-    /// [`Client::locks`](crate::Client::locks) lists every reader with its own lease.
+    /// The crate leasehold-admin lists every reader with its own lease.
     /// For a quorum lock, [`Holder::holds`] is the count that a majority of the members agrees on.
     ///
     /// # Redis cost

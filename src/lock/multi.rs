@@ -61,7 +61,7 @@ impl MultiLock {
         if let Some(error) = &self.set_error {
             return Err(error.clone());
         }
-        self.settings.own().check_retries()?;
+        self.settings.check_retries()?;
         self.members.iter().try_for_each(Lock::check)
     }
 

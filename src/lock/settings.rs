@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::single::SingleLock;
 use super::{Guard, Lock, LockSet};
-use crate::session::lock_settings::OwnSettings;
+use crate::session::lock_settings::LockSettings;
 
 /// # Settings
 ///
@@ -55,7 +55,7 @@ impl<G: Guard> Lock<G> {
     /// ```
     #[must_use = "the lock is moved into the returned value"]
     pub fn with_lease(self, lease: Duration) -> Self {
-        self.changed(&|single| single.settings.own_mut().lease = Some(lease))
+        self.changed(&|single| single.settings.lease = Some(lease))
     }
 
     /// Sets how often a waiter of this value asks for the lock, in case a message was lost. From 10 ms to 60 s.
@@ -66,7 +66,7 @@ impl<G: Guard> Lock<G> {
     /// heartbeats.
     #[must_use = "the lock is moved into the returned value"]
     pub fn with_safety_poll(self, every: Duration) -> Self {
-        self.changed(&|single| single.settings.own_mut().safety_poll = Some(every))
+        self.changed(&|single| single.settings.safety_poll = Some(every))
     }
 
     /// Limits how often an acquisition retries before it fails with
@@ -123,13 +123,13 @@ impl<G: Guard> Lock<G> {
     }
 
     /// A quorum retries as a whole; in a lock of all members, each member retries by itself.
-    fn changed_where_it_asks(mut self, change: &dyn Fn(&mut OwnSettings)) -> Self {
+    fn changed_where_it_asks(mut self, change: &dyn Fn(&mut LockSettings)) -> Self {
         match &mut self.set {
-            LockSet::Single(single) => change(single.settings.own_mut()),
+            LockSet::Single(single) => change(&mut single.settings),
             LockSet::Multi(multi) => {
                 let multi = Arc::make_mut(multi);
                 if multi.quorum {
-                    change(multi.settings.own_mut());
+                    change(&mut multi.settings);
                 } else {
                     multi.change(|member| member.changed_where_it_asks(change));
                 }

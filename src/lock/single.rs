@@ -28,7 +28,7 @@ impl SingleLock {
     /// The first step of every call: refuses a bad name and bad settings.
     pub(crate) fn resource(&self) -> Result<&Arc<Resource>, ConfigError> {
         let resource = self.resource.as_ref().map_err(Clone::clone)?;
-        self.settings.own().check(resource.kind)?;
+        self.settings.check(resource.kind)?;
         Ok(resource)
     }
 
@@ -52,14 +52,14 @@ impl SingleLock {
 
     pub(crate) fn request(&self, options: &Options) -> Result<Request, ConfigError> {
         let (session, resource) = (&self.handle.session, self.resource_for(options)?.clone());
-        let terms = options.terms(self.settings.own().lease(&session.calls.settings))?;
+        let terms = options.terms(self.settings.lease(&session.calls.settings))?;
         let shown = options.shown.iter().filter(|hold| self.is_lock_of(hold));
         let proofs = Proofs(shown.cloned().collect());
         let description = session
             .holds
             .description(&resource, options.purpose.as_deref());
         let mut request = Request::new(&session.calls, resource, proofs, terms, options.wait);
-        request.settings = self.settings.clone();
+        request.settings = self.settings;
         request.patience = options.patience;
         // A client that describes its holds also learns who holds a lock. A quorum does not ask, because it
         // retries often.

@@ -23,7 +23,7 @@ const MOST: i64 = 64;
 pub(crate) const TEXT_MAX: usize = 256;
 
 /// The prefix of the key.
-pub(super) const DESCRIPTION: &str = "leasehold_holders";
+pub const DESCRIPTION: &str = "leasehold_holders";
 
 /// The description of one hold.
 #[derive(Clone, Copy, Debug)]
@@ -79,8 +79,8 @@ pub(super) fn fitting<'a>(part: impl Into<Option<&'a str>>) -> Option<String> {
     part.into().filter(fits).map(str::to_owned)
 }
 
-/// Fills each holder from its description.
-pub(super) fn tell_all(holders: &mut [Holder], said: &[Value]) {
+/// Fills each holder from its description, as `described.lua` returns it.
+pub fn tell_all(holders: &mut [Holder], said: &[Value]) {
     let Some((Value::Int(now_ms), said)) = said.split_first() else {
         return;
     };
@@ -103,10 +103,6 @@ pub(super) fn tell_all(holders: &mut [Holder], said: &[Value]) {
     }
 }
 
-pub(crate) fn description_key(key: &str) -> Arc<str> {
-    KeyName::Ours(DESCRIPTION).of(key)
-}
-
 impl Resource {
     /// False for a string lock whose description key would be in another slot.
     pub(crate) fn can_be_described(&self) -> bool {
@@ -123,7 +119,8 @@ impl Resource {
 
     /// The key of the descriptions.
     pub(super) fn description_key(&self) -> Option<Arc<str>> {
-        self.can_be_described().then(|| description_key(&self.key))
+        self.can_be_described()
+            .then(|| KeyName::Ours(DESCRIPTION).of(&self.key))
     }
 }
 

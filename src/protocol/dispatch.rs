@@ -12,7 +12,7 @@ use super::{
     Arg, Call, Field, Publish, fair, fenced, latch, lock, permit, read_write, semaphore, string,
 };
 #[cfg(feature = "test-util")]
-use super::{counter, description, existence, kept, multi, scan, waiters};
+use super::{counter, description, existence, kept, waiters};
 
 /// Which keys an inspection declares. Some servers refuse keys that a script does not declare.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,9 +109,7 @@ pub(crate) fn all_scripts() -> impl Iterator<Item = &'static Script> {
         latch::SCRIPTS,
         counter::SCRIPTS,
         description::SCRIPTS,
-        multi::SCRIPTS,
         existence::SCRIPTS,
-        scan::SCRIPTS,
         waiters::SCRIPTS,
     ];
     kinds.into_iter().flatten().copied()

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 /// How the name of a key or channel is made from the name of its lock.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum KeyName {
+pub enum KeyName {
     /// `prefix:{name}`.
     Prefixed(&'static str),
     /// Like [`KeyName::Prefixed`], for a key that only this crate reads: a name that has braces
@@ -23,7 +23,8 @@ pub(crate) enum KeyName {
 }
 
 impl KeyName {
-    pub(crate) fn of(self, name: &str) -> Arc<str> {
+    /// The name for this lock.
+    pub fn of(self, name: &str) -> Arc<str> {
         let tagged = if name.contains('{') {
             name.to_owned()
         } else {
@@ -51,7 +52,7 @@ pub(crate) fn is_only_a_tag(name: &str) -> bool {
 ///
 /// Redis hashes the text between the first `{` and the first `}` after it, if that is not
 /// empty. A brace that makes no such tag would put the keys of one lock in different slots.
-pub(crate) fn slot_fault(name: &str) -> Option<&'static str> {
+pub fn slot_fault(name: &str) -> Option<&'static str> {
     let Some(open) = name.find('{') else {
         return name
             .contains('}')

@@ -8,18 +8,23 @@ use super::keys::KeyName::{self, DoubleTagged, Ours, Prefixed, Suffixed, Tagged}
 
 /// The kind of a lock or synchronizer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) enum Kind {
+pub enum Kind {
     /// Re-entrant. Also used for the non-reentrant lock, which differs only in what its holder may
     /// do.
     Lock,
     /// The same as [`Kind::Lock`] on the wire, but its waiters poll instead of listening.
     Spin,
+    /// Waiters have places in a queue.
     Fair,
+    /// Grants have tokens.
     Fenced,
+    /// The side of the readers.
     Read,
+    /// The side of the writer.
     Write,
     /// `SET NX PX`.
     String,
+    /// A number of permits.
     Semaphore,
     /// The permit-expirable semaphore.
     Permit,
@@ -165,12 +170,14 @@ const LATCH: Row = Row {
     ..SEMAPHORE
 };
 
-/// The prefixes of the queue of a fair lock, of the counter of a fenced lock, and of the holds and the
-/// limit of a semaphore.
-pub(crate) const FAIR_QUEUE: &str = "redisson_lock_queue";
-pub(crate) const FENCE_COUNTER: &str = "redisson_lock_token";
-pub(crate) const SEMAPHORE_HOLDS: &str = "leasehold_semaphore";
-pub(crate) const SEMAPHORE_LIMIT: &str = "leasehold_limit";
+/// The prefix of the queue of a fair lock.
+pub const FAIR_QUEUE: &str = "redisson_lock_queue";
+/// The prefix of the counter of a fenced lock.
+pub const FENCE_COUNTER: &str = "redisson_lock_token";
+/// The prefix of the holds of a semaphore.
+pub const SEMAPHORE_HOLDS: &str = "leasehold_semaphore";
+/// The prefix of the limit of a semaphore.
+pub const SEMAPHORE_LIMIT: &str = "leasehold_limit";
 
 impl Kind {
     fn row(self) -> &'static Row {
@@ -205,7 +212,7 @@ impl Kind {
     }
 
     /// True if its owner could wait for itself. That does not apply to permits and latches.
-    pub(crate) fn is_lock(self) -> bool {
+    pub fn is_lock(self) -> bool {
         !matches!(self, Kind::Semaphore | Kind::Permit | Kind::Latch)
     }
 

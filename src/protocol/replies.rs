@@ -170,7 +170,7 @@ impl Resource {
 }
 
 /// The count in the field of a holder. What may follow it lists waiters, see `lock/waiters.lua`.
-pub(super) fn count_of(value: &str) -> Option<u64> {
+pub fn count_of(value: &str) -> Option<u64> {
     let digits = value.bytes().take_while(u8::is_ascii_digit).count();
     let (count, waiters) = value.split_at(digits);
     let is_count = waiters.is_empty() || waiters.starts_with(';');

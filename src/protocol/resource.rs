@@ -11,16 +11,17 @@ pub(crate) const NAME_MAX: usize = 1024;
 
 /// One name of one kind.
 #[derive(Clone, Debug)]
-pub(crate) struct Resource {
+pub struct Resource {
     /// The name as the user gave it.
-    pub(crate) name: Arc<str>,
-    pub(crate) kind: Kind,
+    pub name: Arc<str>,
+    /// Its kind.
+    pub kind: Kind,
     /// Whether its owner may take it again while holding it.
     pub(crate) reentrant: bool,
     /// The key at the name itself.
-    pub(crate) key: Arc<str>,
+    pub key: Arc<str>,
     /// The extra keys, in the order in which the scripts of the kind take them.
-    pub(crate) extra_keys: Box<[Arc<str>]>,
+    pub extra_keys: Box<[Arc<str>]>,
     /// The channel of its releases. Made when it is needed first: by a waiter, or by the release.
     channel: OnceLock<Arc<str>>,
 }
@@ -33,7 +34,12 @@ pub(crate) struct QueueName {
 }
 
 impl Resource {
-    pub(crate) fn new(kind: Kind, prefix: &str, name: &str) -> Result<Resource, ConfigError> {
+    /// Checks the name.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError::Name`].
+    pub fn new(kind: Kind, prefix: &str, name: &str) -> Result<Resource, ConfigError> {
         let refuse = |reason: String| {
             let name = name.chars().take(64).collect();
             Err(ConfigError::Name { name, reason })
@@ -76,7 +82,7 @@ impl Resource {
     }
 
     /// The channel of its releases.
-    pub(crate) fn channel(&self) -> &Arc<str> {
+    pub fn channel(&self) -> &Arc<str> {
         self.channel.get_or_init(|| self.kind.channel(&self.key))
     }
 
@@ -89,7 +95,7 @@ impl Resource {
     }
 
     /// The channel on which the waiter with this field is notified.
-    pub(crate) fn channel_of(&self, field: &str) -> Arc<str> {
+    pub fn channel_of(&self, field: &str) -> Arc<str> {
         match self.kind {
             Kind::Fair => Arc::from(format!("{}:{field}", self.channel())),
             _ => self.channel().clone(),
@@ -118,7 +124,7 @@ impl Resource {
     }
 
     /// The key that keeps the reply to a request, so that the request can be repeated.
-    pub(crate) fn reply_key(&self, id: &str) -> Arc<str> {
+    pub fn reply_key(&self, id: &str) -> Arc<str> {
         Arc::from(format!(
             "{}:{id}",
             KeyName::Prefixed("leasehold_reply").of(&self.key)

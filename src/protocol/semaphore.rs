@@ -45,7 +45,7 @@ fn field(of: NewField<'_>) -> String {
 }
 
 /// The number of permits of a hold.
-pub(crate) fn permits_of(field: &str) -> Option<u32> {
+pub fn permits_of(field: &str) -> Option<u32> {
     let (owner, permits) = field.rsplit_once(':')?;
     let (client, number) = owner.split_once(':')?;
     (is_uuid(client) && number.parse::<u64>().is_ok())

@@ -21,7 +21,7 @@ pub(crate) struct Waiting {
 }
 
 /// The subcommand of PUBSUB that counts the subscribers of such channels.
-pub(super) fn numsub(publish: Publish) -> &'static str {
+pub fn numsub(publish: Publish) -> &'static str {
     if publish == "SPUBLISH" {
         "SHARDNUMSUB"
     } else {

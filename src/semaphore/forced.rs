@@ -28,7 +28,7 @@ impl Semaphore {
     /// [`try_set_permits`](Semaphore::try_set_permits) for the others.
     pub async fn force_release_of(&self, owner: &str, reason: &str) -> Result<bool, Error> {
         if semaphore::permits_of(owner).is_none() {
-            let allowed = "an owner as `Client::locks` lists it";
+            let allowed = "an owner as `leasehold show` lists it";
             return Err(ConfigError::out_of_range("owner", owner, allowed).into());
         }
         let note = &*self.inner.handle.calls().forced_note(reason)?;

@@ -1,6 +1,6 @@
 //! The only wait loop: queue, ask, listen, ask again.
 //!
-//! `docs/acquisition.md` has the states and transitions.
+//! `docs/dev/acquisition.md` has the states and transitions.
 
 mod ask;
 mod latch_wait;
@@ -18,7 +18,7 @@ use super::hold::Hold;
 use super::hold_share::HoldShare;
 use super::local_queue::{Waiter, WaiterSignal, Yield, Yielded};
 use super::proofs::OwnerRelation;
-use super::request::{OutageRetry, Request};
+use super::request::{Request, outage_retry};
 use super::retry_delay::RetryDelay;
 use super::subscriptions::Listener;
 use super::wait::Wait;
@@ -224,8 +224,8 @@ impl<'a> QueueSlot<'a> {
     ) -> Result<Outcome, Error> {
         let (holds, request) = (self.handle.holds(), self.request);
         let (calls, kind) = (&holds.calls, request.resource.kind);
-        let mut retry = OutageRetry::default();
-        let mut delay = RetryDelay::new(calls, kind, &request.settings.own());
+        let mut retry = outage_retry();
+        let mut delay = RetryDelay::new(calls, kind, &request.settings);
         let (mut listener, mut woken, mut yielded) = (None, false, Yielded::Not);
         if attempt.is_heard_by_its_client() && request.wait != Wait::Once {
             listener = Some(self.registers(attempt.source()));
@@ -264,7 +264,7 @@ impl<'a> QueueSlot<'a> {
             if delay.listens() && !listener.as_ref().is_some_and(heard) {
                 let source = attempt.source();
                 listener = Box::pin(self.listen(&mut retry, source, Some(asked_at))).await?;
-                delay.polls_if_needed(calls, kind, &request.settings.own());
+                delay.polls_if_needed(calls, kind, &request.settings);
                 // Check, listen, check again: a release between the check and the subscription was
                 // not heard.
                 continue;

@@ -184,7 +184,7 @@ impl<'a> Attempt<'a> {
             field: &self.field,
             lease,
             permits: request.permits,
-            limit: request.settings.own().limit,
+            limit: request.settings.limit,
             queueing,
             behind: &behind,
             claim,
@@ -352,7 +352,7 @@ fn new_field(holds: &Holds, request: &Request) -> (Field, HeardBy) {
     } else {
         HeardBy::Owner
     };
-    let (permits, lease) = (request.permits, request.terms.lease.get());
+    let (permits, lease) = (request.permits, request.terms.lease);
     let field = calls.next_field(&request.resource, permits, lease, heard_by);
     (field, heard_by)
 }

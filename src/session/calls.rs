@@ -85,9 +85,6 @@ impl Calls {
 
     /// A script without keys on one node.
     pub(crate) async fn call_node(&self, node: NodeId, call: Call) -> Result<Value, CallError> {
-        if self.life.is_closed() {
-            return Err(CallError::Closed);
-        }
         count(&self.counters.calls);
         let reply = self.transport.call_node(node, Lane::Caller, call);
         self.bounded(reply).await

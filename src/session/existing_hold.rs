@@ -12,7 +12,7 @@ use super::hold_share::HoldShare;
 use super::holds::Holds;
 use super::holds::release::pending::PendingRelease;
 use super::holds::watchdog::Taken;
-use super::request::{OutageRetry, Request};
+use super::request::{Request, outage_retry};
 use crate::error::Error;
 use crate::lease::LossReason;
 use crate::protocol::replies;
@@ -26,7 +26,7 @@ pub(super) async fn raise(
     hold: &Arc<Hold>,
 ) -> Result<Option<HoldShare>, Error> {
     let holds = handle.holds();
-    let mut retry = OutageRetry::default();
+    let mut retry = outage_retry();
     loop {
         let Some(guards) = hold.join(request.terms) else {
             return Ok(None);

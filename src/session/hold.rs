@@ -48,7 +48,7 @@ use doubt::Doubt;
 use guards::Guards;
 use phase::Phase;
 
-pub(crate) use terms::{Clocks, Description, HoldIdentity, HoldTerms, InDoubt, Span};
+pub(crate) use terms::{Clocks, Description, HoldIdentity, HoldTerms, InDoubt};
 
 #[derive(Debug)]
 pub(crate) struct Hold {

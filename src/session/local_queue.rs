@@ -215,14 +215,11 @@ impl LocalQueues {
             if !queue.is_held_by(hold) {
                 return Next::Same;
             }
-            let pollers = i64::from(queue.turns.remembers_pollers(Instant::now()));
             let readers = i64::from(readers);
             let to_others = match free_for {
-                FreeFor::Unlisted => Some(Yield::to_unlisted()),
-                FreeFor::Others(receivers) => match receivers.max(pollers) {
-                    ..=0 => None,
-                    others => queue.turns.yields_to(others + readers),
-                },
+                FreeFor::Unlisted => Some(Yield::to_listening(1)),
+                FreeFor::Others(0) => queue.turns.yields_to(0),
+                FreeFor::Others(receivers) => queue.turns.yields_to(receivers + readers),
             };
             let to_readers = (readers > 0).then(|| Yield::to(readers, SHORTEST));
             queue.promote(to_others.or(to_readers).map(Box::new))

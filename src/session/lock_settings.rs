@@ -1,7 +1,6 @@
 //! Settings of one lock value that replace those of its client.
 
 use std::ops::RangeInclusive;
-use std::sync::Arc;
 use std::time::Duration;
 
 use super::Settings;
@@ -16,13 +15,9 @@ pub(crate) const SAFETY_POLL: RangeInclusive<Duration> =
 /// How long a polling waiter may pause.
 const RETRY_PAUSE: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(60);
 
-/// The settings of one lock value, usually none. Kept small, because every acquisition has one.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct LockSettings(Option<Arc<OwnSettings>>);
-
-/// The values as they were given. `None` means the default of the client or the kind.
+/// The settings of one lock value, as they were given. `None` means the default of the client or the kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct OwnSettings {
+pub(crate) struct LockSettings {
     pub(crate) lease: Option<Duration>,
     pub(crate) safety_poll: Option<Duration>,
     /// How often a waiter asks again before it gives up.
@@ -34,17 +29,6 @@ pub(crate) struct OwnSettings {
 }
 
 impl LockSettings {
-    /// The settings, to be changed for later acquisitions.
-    pub(crate) fn own_mut(&mut self) -> &mut OwnSettings {
-        Arc::make_mut(self.0.get_or_insert_default())
-    }
-
-    pub(crate) fn own(&self) -> OwnSettings {
-        self.0.as_deref().copied().unwrap_or_default()
-    }
-}
-
-impl OwnSettings {
     /// Checks the settings for a single lock, a semaphore or a latch of this kind.
     pub(crate) fn check(&self, kind: Kind) -> Result<(), ConfigError> {
         if let Some(lease) = self.lease {
@@ -129,48 +113,48 @@ mod tests {
         Duration::from_millis(span)
     }
 
-    fn refused(settings: OwnSettings, kind: Kind) -> Option<String> {
+    fn refused(settings: LockSettings, kind: Kind) -> Option<String> {
         settings.check(kind).err().map(|error| error.to_string())
     }
 
     #[test]
     fn spans_have_the_limits_of_the_client() {
-        type Set = fn(Duration) -> OwnSettings;
-        let none = OwnSettings::default;
+        type Set = fn(Duration) -> LockSettings;
+        let none = LockSettings::default;
         assert_eq!(refused(none(), Kind::Lock), None);
         let table: [(&str, Set, Duration, Duration); 4] = [
             (
                 "with_lease",
-                |span| OwnSettings {
+                |span| LockSettings {
                     lease: Some(span),
-                    ..OwnSettings::default()
+                    ..LockSettings::default()
                 },
                 ms(100),
                 Lease::MAX,
             ),
             (
                 "with_safety_poll",
-                |span| OwnSettings {
+                |span| LockSettings {
                     safety_poll: Some(span),
-                    ..OwnSettings::default()
+                    ..LockSettings::default()
                 },
                 ms(10),
                 ms(60_000),
             ),
             (
                 "first pause of with_retry_pause",
-                |span| OwnSettings {
+                |span| LockSettings {
                     retry_pause: Some((span, ms(60_000))),
-                    ..OwnSettings::default()
+                    ..LockSettings::default()
                 },
                 ms(1),
                 ms(60_000),
             ),
             (
                 "longest pause of with_retry_pause",
-                |span| OwnSettings {
+                |span| LockSettings {
                     retry_pause: Some((ms(20), span)),
-                    ..OwnSettings::default()
+                    ..LockSettings::default()
                 },
                 ms(20),
                 ms(60_000),
@@ -204,17 +188,17 @@ mod tests {
 
     #[test]
     fn a_setting_without_meaning_for_a_kind_is_refused() {
-        let count = OwnSettings {
+        let count = LockSettings {
             retry_count: Some(0),
-            ..OwnSettings::default()
+            ..LockSettings::default()
         };
-        let pause = OwnSettings {
+        let pause = LockSettings {
             retry_pause: Some((ms(1), ms(1))),
-            ..OwnSettings::default()
+            ..LockSettings::default()
         };
-        let poll = OwnSettings {
+        let poll = LockSettings {
             safety_poll: Some(ms(10)),
-            ..OwnSettings::default()
+            ..LockSettings::default()
         };
         for kind in [Kind::Spin, Kind::String] {
             for settings in [count, pause, poll] {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::attendance::Patience;
-use super::hold::{Clocks, Hold, HoldTerms, Span};
+use super::hold::{Clocks, Hold, HoldTerms};
 use super::wait::Wait;
 use crate::error::ConfigError;
 use crate::lease::Lease;
@@ -60,9 +60,9 @@ impl Options {
             Clocks::OfOne
         };
         Ok(HoldTerms {
-            lease: Span::of(lease),
+            lease,
             renewed,
-            max_hold: max_hold.map(Span::of),
+            max_hold,
             clocks,
         })
     }

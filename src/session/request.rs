@@ -26,15 +26,9 @@ use crate::transport::CallError;
 const OUTAGE_PAUSE: Duration = Duration::from_millis(50);
 const OUTAGE_PAUSE_MAX: Duration = Duration::from_secs(1);
 
-/// The retries of an acquisition's calls during an outage. Boxed, because most waits see no outage.
-#[derive(Debug, Default)]
-pub(super) struct OutageRetry(Option<Box<Retry>>);
-
-impl OutageRetry {
-    fn begun(&mut self) -> &mut Retry {
-        let begin = || Box::new(Retry::growing(OUTAGE_PAUSE, OUTAGE_PAUSE_MAX));
-        self.0.get_or_insert_with(begin)
-    }
+/// The retries of an acquisition's calls during an outage.
+pub(super) fn outage_retry() -> Retry {
+    Retry::growing(OUTAGE_PAUSE, OUTAGE_PAUSE_MAX)
 }
 
 /// One acquisition whose arguments are checked.
@@ -192,13 +186,10 @@ impl Request {
     pub(super) async fn ride_out(
         &self,
         calls: &Calls,
-        retry: &mut OutageRetry,
+        retry: &mut Retry,
         error: CallError,
     ) -> Result<(), Error> {
-        let error = retry
-            .begun()
-            .failed(error)
-            .map_err(|error| self.failed(error))?;
+        let error = retry.failed(error).map_err(|error| self.failed(error))?;
         if self.is_over() {
             return Err(self.failed(error));
         }
@@ -206,7 +197,7 @@ impl Request {
         if calls.life.is_closed() {
             return Err(Error::Closed);
         }
-        let pause = retry.begun().next_pause();
+        let pause = retry.next_pause();
         let pause = match calls.transport.grace_ends(&self.resource.key) {
             Some(at) => at.saturating_duration_since(Instant::now()),
             None => pause,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::calls::Calls;
 use super::jittered;
-use super::lock_settings::OwnSettings;
+use super::lock_settings::LockSettings;
 use crate::protocol::kind::{Kind, WaitMode};
 
 /// The first pause of a waiter that would listen if there were messages.
@@ -55,7 +55,7 @@ impl GrowingPause {
 }
 
 impl RetryDelay {
-    pub(super) fn new(calls: &Calls, kind: Kind, settings: &OwnSettings) -> Self {
+    pub(super) fn new(calls: &Calls, kind: Kind, settings: &LockSettings) -> Self {
         let pauses = match kind.wait_mode() {
             mode if mode.listens() && calls.polls_only() => {
                 let longest = settings.safety_poll(&calls.settings);
@@ -80,7 +80,7 @@ impl RetryDelay {
     }
 
     /// The server has no messages after all.
-    pub(super) fn polls_if_needed(&mut self, calls: &Calls, kind: Kind, settings: &OwnSettings) {
+    pub(super) fn polls_if_needed(&mut self, calls: &Calls, kind: Kind, settings: &LockSettings) {
         if calls.polls_only() {
             *self = RetryDelay::new(calls, kind, settings);
         }

@@ -9,7 +9,9 @@ use leasehold::test_util::{ErrorReply, Reply, scripts};
 use leasehold::{Client, ClientBuilder, EmbeddedRedis, Error};
 use tokio::time::Instant;
 
-use crate::{Borrowed, Histories, Outside, PROFILES, SOON, count_of, eventually, ms, wait_until};
+use crate::{
+    Borrowed, Histories, LIMIT, Outside, PROFILES, SOON, count_of, eventually, ms, wait_until,
+};
 
 /// How a suite makes its connections to a URL.
 pub type Connect = fn(&str) -> ClientBuilder;
@@ -413,6 +415,13 @@ impl Bed {
             Place::Embedded(engine) => engine.resume(),
         }
     }
+}
+
+/// A client builder with generous timeouts, because the machine may stall while it connects or waits for a reply.
+pub fn patient(url: &str) -> ClientBuilder {
+    Client::builder(url)
+        .connect_timeout(LIMIT)
+        .command_timeout(SOON / 2)
 }
 
 /// A client whose server answers.

@@ -10,19 +10,6 @@ struct Exceptions {
     by_luck: bool,
 }
 
-/// What is different behind a proxy that may choose a server by the first key.
-const KEYS_OF_ONE_LOCK: Exceptions = Exceptions {
-    profile: "",
-    why: "it may choose a server by the first key, so each call has the keys of one lock",
-    behaviours: &[
-        "lock_settings::a_lost_reply_of_one_call_reports_the_longest_lease",
-        "multi::members_of_members_have_one_order",
-        "multi_batch::free_locks_of_several_kinds_are_one_call",
-        "multi_batch::free_plain_locks_of_one_client_are_one_call",
-    ],
-    by_luck: false,
-};
-
 /// What is different where no message of a release arrives.
 const GRANTS_OF_FAIR_LOCKS: Exceptions = Exceptions {
     profile: "",
@@ -194,15 +181,7 @@ const ALL: &[Exceptions] = &[
     },
     Exceptions {
         profile: "Envoy",
-        ..KEYS_OF_ONE_LOCK
-    },
-    Exceptions {
-        profile: "Envoy",
         ..GRANTS_OF_FAIR_LOCKS
-    },
-    Exceptions {
-        profile: "Alibaba Tair, script_check_enable 0",
-        ..KEYS_OF_ONE_LOCK
     },
     Exceptions {
         profile: "Alibaba Tair, script_check_enable 0",
@@ -212,6 +191,7 @@ const ALL: &[Exceptions] = &[
         profile: "Alibaba Tair, script_check_enable 0",
         why: "its scripts publish nothing: a waiter must ask while the lock happens to be free",
         behaviours: &[
+            "after::waiters_learn_the_new_end",
             "basics::a_name_that_reads_like_another_kind_is_a_lock_of_its_own",
             "both_sides::a_downgrade_is_not_handed_over",
             "both_sides::a_downgrade_lets_readers_in_at_once",

@@ -2,7 +2,7 @@
 //!
 //! - A [`Bed`] for behaviour that is the same on the embedded engine and on servers, and
 //!   [`behaviours!`], which makes a test on each.
-//! - Servers: [`Server`], [`Cluster`], [`Sentinels`], or the [`Deployment`] that
+//! - Servers: [`Server`], several independent [`Servers`], [`Cluster`], [`Sentinels`], or the [`Deployment`] that
 //!   `LEASEHOLD_DEPLOYMENT` names. They are processes on free loopback ports, which belong to one
 //!   test and end with it. A [`Proxy`], or a [`Line`] of them, disturbs connections on request.
 //! - A client without dependencies: [`Connection`] to one server, [`Routes`] to a deployment, and
@@ -56,12 +56,15 @@ mod process {
     pub(crate) mod server;
     pub(crate) mod waiting;
 }
+mod rights;
 mod secure;
+#[cfg(feature = "locks")]
+mod several;
 mod waiting;
 
 pub use authority::{Authority, Issued};
 #[cfg(feature = "locks")]
-pub use bed::{Bed, Connect, Place, connected};
+pub use bed::{Bed, Connect, Place, connected, patient};
 #[cfg(feature = "locks")]
 pub use behaviours::{On, task, thread};
 pub use certificate::Certificate;
@@ -94,7 +97,10 @@ pub use process::server::{Server, is_missing, run_as_users};
 pub use process::waiting::wait_until;
 #[cfg(feature = "locks")]
 pub use profiles::PROFILES;
+pub use rights::rule;
 pub use secure::{Folder, Secure};
+#[cfg(feature = "locks")]
+pub use several::{Nodes, RED, Servers};
 pub use waiting::{
     LIMIT, SOON, eventually, eventually_within, in_turns, ms, soon, timed, until_listed, within,
 };

@@ -279,7 +279,7 @@ pub const PROFILES: [Profile; 23] = [
         ])],
         ..Profile::REDIS
     },
-    // A downstream password is checked by the proxy. What it answers is what Envoy 1.40.0 answered: `tests/profiles/real.rs`.
+    // A downstream password is checked by the proxy. What it answers is what Envoy 1.40.0 answered: `tests/others/profiles/real.rs`.
     // It says OK to SELECT and ignores it. A script runs on the server of its first key. A server of a cluster refuses
     // keys of other slots; one of several single servers would run it all.
     Profile {
@@ -298,7 +298,6 @@ pub const PROFILES: [Profile; 23] = [
                 "SUNSUBSCRIBE",
                 "UNSUBSCRIBE",
                 "WAIT",
-                "WAITAOF",
             ]),
             Refused {
                 commands: &["CLIENT LIST"],
@@ -338,7 +337,6 @@ pub const PROFILES: [Profile; 23] = [
                 "TIME",
                 "UNSUBSCRIBE",
                 "WAIT",
-                "WAITAOF",
             ],
             with: Refusal::Closed,
         }],

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 /// The words between two quotes, or before `.md`, that name a page.
 fn pages(text: &str, begin: &str, end: &str) -> BTreeSet<String> {
     let (_, rest) = text.split_once(begin).expect("where the list begins");
-    let (list, _) = rest.split_once(end).expect("where the list ends");
+    let list = rest.split(end).next().unwrap_or_default();
     let words = list.split(|c: char| !(c.is_ascii_lowercase() || "-_.".contains(c)));
     let words = words.filter(|word| !word.contains('_'));
     words
@@ -30,7 +30,7 @@ fn each_page_for_users_is_a_module_and_its_links_are_known() {
     let book = pages(
         include_str!("../../docs/SUMMARY.md"),
         "# Using Leasehold",
-        "# Reading",
+        "\n# ",
     );
     assert!(guide.len() > 10, "{guide:?}");
     assert_eq!(guide, script);

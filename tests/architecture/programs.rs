@@ -13,6 +13,7 @@ use crate::graph::each_file;
 fn only_the_testbed_starts_programs() {
     let suites = [
         "tests",
+        "admin/tests",
         "cli/tests",
         "examples/services/tests",
         "benches/tests",

@@ -5,12 +5,14 @@ mod heartbeats;
 mod polls;
 mod renewals;
 
+use std::collections::VecDeque;
 use std::ops::Range;
 use std::time::Duration;
 
 use futures::future::join_all;
 use leasehold::test_util::{Delay, Faults, LinkControl};
 use leasehold::{Client, EmbeddedRedis, Lease, LockGuard};
+use tokio::time::{Instant, sleep};
 
 /// Holds in one renewal, and names in one safety poll.
 const BATCH: usize = 500;
@@ -32,6 +34,28 @@ fn set_round_trip(link: &LinkControl, time: Duration) {
 
 fn runs(redis: &EmbeddedRedis, script: &str) -> u64 {
     redis.scripts_run().get(script).copied().unwrap_or(0)
+}
+
+/// The most runs of these scripts in less than `time`. If a call takes so long there and back, so many are in flight at
+/// once.
+async fn most_at_once(
+    redis: &EmbeddedRedis,
+    scripts: &[&str],
+    time: Duration,
+    goes_on: impl AsyncFn() -> bool,
+) -> u64 {
+    let (mut counts, mut most) = (VecDeque::new(), 0);
+    while goes_on().await {
+        let (now, all) = (
+            Instant::now(),
+            scripts.iter().map(|script| runs(redis, script)),
+        );
+        counts.push_back((now, all.sum::<u64>()));
+        counts.retain(|(since, _)| now.duration_since(*since) < time);
+        most = most.max(counts[counts.len() - 1].1 - counts[0].1);
+        sleep(Duration::from_millis(1)).await;
+    }
+    most
 }
 
 fn name(number: usize) -> String {

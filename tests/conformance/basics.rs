@@ -1,6 +1,5 @@
 //! What every kind of lock does, in the simplest form.
 
-use leasehold::inspect::LockKind;
 use leasehold::{Error, Lease};
 use leasehold_testbed::{Bed, eventually, take_turn};
 
@@ -19,52 +18,6 @@ pub(crate) async fn a_lock_can_be_awaited(bed: Bed) {
 
     let refused = client.lock("").await.unwrap_err();
     assert!(matches!(refused, Error::Config(_)), "{refused:?}");
-}
-
-pub(crate) async fn held_locks_are_listed(bed: Bed) {
-    let client = bed.client().await;
-    let (plain, fair) = (client.lock("list:plain"), client.fair_lock("list:fair"));
-    let (string, rw) = (
-        client.string_lock("list:s"),
-        client.read_write_lock("list:rw"),
-    );
-    let _plain = plain.lock().await.unwrap();
-    let _fair = fair.lock().await.unwrap();
-    let _string = string.lock().await.unwrap();
-    let _read = rw.read().lock().await.unwrap();
-    bed.command(&["SET", "list:data", "x"]);
-    let found = client.locks("list:*").await.unwrap();
-    let seen: Vec<_> = found
-        .iter()
-        .map(|lock| format!("{} {}", lock.key, lock.kind))
-        .collect();
-    assert_eq!(
-        seen,
-        [
-            "list:fair fair",
-            "list:plain lock",
-            "list:rw read",
-            "list:s string"
-        ]
-    );
-    assert!(!found.is_truncated());
-}
-
-pub(crate) async fn a_crowd_of_readers_is_listed(bed: Bed) {
-    let client = bed.client().await;
-    let reading = client.read_write_lock("list:rw");
-    let mut guards = Vec::new();
-    for _ in 0..100 {
-        guards.push(reading.read().lock().await.unwrap());
-    }
-    let fields: Vec<_> = (0..100).map(|field| format!("field{field}")).collect();
-    for field in &fields {
-        bed.command(&["HSET", "list:data", field, "1"]);
-    }
-    let found = client.locks("list:*").await.unwrap();
-    let seen: Vec<_> = found.iter().map(|lock| (&*lock.key, lock.kind)).collect();
-    assert_eq!(seen, [("list:rw", LockKind::Read)]);
-    assert_eq!(found[0].holders.len(), 100);
 }
 
 pub(crate) async fn a_name_that_reads_like_another_kind_is_a_lock_of_its_own(bed: Bed) {

@@ -11,9 +11,11 @@ fn builder(url: &str) -> ClientBuilder {
     match std::env::var("LEASEHOLD_CONNECTION").as_deref() {
         #[cfg(feature = "fred")]
         Ok("fred") => {
-            let config = leasehold::fred::types::config::Config::from_url(url).expect("a URL");
-            let pattern = leasehold::fred::clients::Client::new(config, None, None, None);
-            Client::builder_with_fred(&pattern)
+            use leasehold_fred::fred::{clients, types::config};
+
+            let config = config::Config::from_url(url).expect("a URL");
+            let pattern = clients::Client::new(config, None, None, None);
+            leasehold_fred::builder(&pattern).expect("one server")
         }
         Ok(other) => panic!("LEASEHOLD_CONNECTION: no such connection: {other}"),
         Err(_) => Client::builder(url),

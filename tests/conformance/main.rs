@@ -41,13 +41,11 @@ mod last_word;
 mod latches;
 mod late_release;
 mod limits;
-mod listing;
 mod lock_settings;
 mod loss;
 mod many_readers;
 mod memory_server;
 mod multi;
-mod multi_batch;
 mod multi_ends;
 mod multi_faults;
 mod outage;
@@ -201,8 +199,6 @@ leasehold_testbed::behaviours! {
     basics {
         a_lock_can_be_awaited,
         a_name_that_reads_like_another_kind_is_a_lock_of_its_own,
-        held_locks_are_listed,
-        a_crowd_of_readers_is_listed,
     }
     own_releases {
         a_dropped_guard_is_in_nobodys_way_at_home,
@@ -398,12 +394,6 @@ leasehold_testbed::behaviours! {
         a_member_lost_during_the_wait_is_taken_again,
         a_doubt_of_an_earlier_round_is_reported_at_the_end,
     }
-    multi_batch {
-        free_plain_locks_of_one_client_are_one_call,
-        free_locks_of_several_kinds_are_one_call,
-        kinds_that_do_not_fit_into_one_call_are_taken_one_by_one,
-        one_that_cannot_be_taken_leaves_none,
-    }
     identity {
         every_owner_text_begins_with_the_id_of_its_client,
         connections_are_called_as_they_shall_be,
@@ -431,7 +421,6 @@ leasehold_testbed::behaviours! {
         a_closed_client_refuses,
         a_dead_server_is_reported_by_every_call,
         an_odd_name_is_a_name,
-        an_odd_prefix_is_searched_for_as_it_is,
     }
     restore {
         a_hold_with_a_live_guard_is_not_restored_again,
@@ -509,23 +498,6 @@ leasehold_testbed::behaviours! {
         a_drain_takes_those_of_dead_holders_too,
         no_permits_make_no_semaphore,
     }
-    listing {
-        a_reader_whose_lease_ended_is_not_listed,
-        each_reader_is_listed_with_its_own_lease,
-        a_writers_own_read_is_listed_with_its_own_lease,
-        a_count_that_is_no_readers_is_not_followed,
-        every_kind_is_listed_as_what_it_is,
-        semaphores_and_latches_in_use_are_listed,
-        other_keys_are_left_out_and_in_nobodys_way,
-        names_that_are_no_text_are_listed,
-        a_lock_whose_name_is_no_text_is_freed_by_force,
-        one_key_is_looked_at_as_a_search_lists_it,
-        an_idle_semaphore_is_listed_if_it_has_a_limit,
-        a_prefix_is_not_taken_as_a_pattern,
-        thousands_of_locks_are_each_listed_once,
-        one_call_looks_at_hundreds_of_keys,
-        a_list_is_cut_off_beyond_ten_thousand_locks,
-    }
     latches {
         a_latch_can_be_awaited,
         all_waiters_go_at_zero,
@@ -551,7 +523,6 @@ leasehold_testbed::behaviours! {
         a_description_lasts_as_long_as_the_renewals,
         a_permanent_lock_is_described,
         a_hold_that_was_handed_over_has_its_own_purpose,
-        many_readers_are_described_separately,
         a_time_out_with_a_purpose_says_who_is_in_the_way,
         a_client_without_descriptions_pays_nothing,
         a_purpose_that_cannot_be_stored_is_refused,

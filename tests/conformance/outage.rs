@@ -10,6 +10,8 @@ use leasehold_testbed::{
 };
 use tokio::time::{Instant, sleep};
 
+use crate::delayed_commands::calls_on_their_way;
+
 #[tokio::test(start_paused = true)]
 async fn a_cut_line_is_unavailable_and_a_healed_one_works() {
     let redis = EmbeddedRedis::new();
@@ -231,7 +233,7 @@ async fn a_renewal_in_flight_does_not_shorten_an_extension() {
             },
             1,
         );
-        let sent = async || client.calls_under_way() > 0;
+        let sent = async || calls_on_their_way(&link) > 0;
         eventually("a renewal is on its way", sent).await;
         link.set_faults(Faults::default(), 1);
         let renewed = client.stats().renewed;

@@ -1,4 +1,4 @@
-//! Three scenes that a reader of the specification of the plain lock predicted (`docs/specification.md`).
+//! Three scenes that a reader of the specification of the plain lock predicted (`docs/dev/specification.md`).
 
 use leasehold::test_util::{Delay, Faults, Reply};
 use leasehold::{EmbeddedRedis, HoldState, Lease};

@@ -223,10 +223,14 @@ pub(crate) async fn release_wakes_all(
     }
 }
 
-pub(crate) async fn two_clients(url: &str) -> [Client; 2] {
+/// Waiting for the end of a lease would exceed the limit.
+pub(crate) const LONG: Duration = Duration::from_secs(60);
+/// A lock whose release the promoted replica lacks is held there until its lease ends.
+pub(crate) const BRIEF: Duration = Duration::from_secs(5);
+
+pub(crate) async fn two_clients(url: &str, lease: Duration) -> [Client; 2] {
     let connect = || async {
-        // Waiting for the end of a lease would exceed the limit.
-        let builder = Client::builder(url).lease(2 * LIMIT);
+        let builder = Client::builder(url).lease(lease);
         builder
             .connect_timeout(LIMIT)
             .connect()

@@ -6,14 +6,14 @@ use std::time::Instant;
 
 use leasehold_testbed::{Cluster, Sentinels};
 
-use crate::contenders::{Contenders, size, two_clients};
+use crate::contenders::{BRIEF, Contenders, size, two_clients};
 
 const CONTENDERS: usize = 50;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn everybody_wins_again_after_each_failover_of_sentinels() {
     let mut sentinels = Sentinels::start();
-    let contenders = Contenders::start(two_clients(&sentinels.url()).await, CONTENDERS);
+    let contenders = Contenders::start(two_clients(&sentinels.url(), BRIEF).await, CONTENDERS);
     contenders.all_win_again().await;
     for round in 0..size("LEASEHOLD_FAILOVERS", 3) {
         sentinels.until_in_step();
@@ -44,7 +44,7 @@ async fn everybody_wins_again_after_each_failover_of_sentinels() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn everybody_wins_again_after_each_failover_of_a_cluster() {
     let mut cluster = Cluster::start();
-    let contenders = Contenders::start(two_clients(&cluster.url()).await, CONTENDERS);
+    let contenders = Contenders::start(two_clients(&cluster.url(), BRIEF).await, CONTENDERS);
     contenders.all_win_again().await;
     for round in 0..size("LEASEHOLD_FAILOVERS", 3) {
         cluster.until_in_step();

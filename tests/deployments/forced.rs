@@ -17,7 +17,7 @@ use leasehold::{
 use leasehold_testbed::{Cluster, LIMIT, Shape, eventually};
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::contenders::size;
+use crate::contenders::{BRIEF, size};
 
 const NAMES: usize = 12;
 /// A run without a double hold is given up after this many times `LEASEHOLD_FORCED` failovers.
@@ -42,7 +42,7 @@ enum Setting {
 impl Setting {
     async fn client(self, cluster: &Cluster) -> Client {
         let builder = Client::builder(&cluster.url())
-            .lease(2 * LIMIT)
+            .lease(BRIEF)
             .connect_timeout(LIMIT);
         let builder = match self {
             Setting::Copies(0) | Setting::NoGrace => builder.failover_grace(Duration::ZERO),

@@ -7,12 +7,12 @@ use std::collections::BTreeSet;
 use leasehold::HoldState;
 use leasehold_testbed::{Cluster, KINDS, Shape, command_stats, eventually, keyslot};
 
-use crate::contenders::{Contenders, NAMES, size, two_clients};
+use crate::contenders::{Contenders, LONG, NAMES, size, two_clients};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn slots_that_move_cost_nobody_an_error() {
     let cluster = Cluster::start();
-    let contenders = Contenders::start(two_clients(&cluster.url()).await, 50);
+    let contenders = Contenders::start(two_clients(&cluster.url(), LONG).await, 50);
     contenders.all_win_again().await;
     let names = KINDS
         .iter()
@@ -58,7 +58,7 @@ async fn a_reader_whose_lifetime_is_on_its_way_is_not_passed_over() {
         replicas: 0,
         ..Shape::default()
     });
-    let [first, second] = two_clients(&cluster.url()).await;
+    let [first, second] = two_clients(&cluster.url(), LONG).await;
     let name = "{x}:rw";
     let leaving = first
         .read_write_lock(name)
@@ -121,7 +121,7 @@ async fn a_release_that_is_stopped_half_way_is_no_loss() {
         replicas: 0,
         ..Shape::default()
     });
-    let [first, second] = two_clients(&cluster.url()).await;
+    let [first, second] = two_clients(&cluster.url(), LONG).await;
     let name = "{x}:fair";
     let guard = first.fair_lock(name).lock().await.expect("free");
     let waiter = second.fair_lock(name);

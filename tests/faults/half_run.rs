@@ -4,9 +4,8 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use leasehold::{Client, Error, Lease, Lock};
-use leasehold_testbed::{KINDS, Outside, Reply, Server, eventually_within, ms};
+use leasehold_testbed::{KINDS, Outside, Reply, Server, eventually_within, ms, rule};
 
-use crate::rights::rule;
 use crate::testbed::{beside, builder, connect};
 
 const LIMIT: Duration = Duration::from_secs(20);

@@ -160,13 +160,13 @@ async fn a_nested_quorum_allows_for_drift() {
     }
     let (start, lease) = (Instant::now(), Duration::from_secs(10));
     let lock = quorum(&clients);
-    let taking = lock
+    let mut taking = lock
         .acquire()
         .wait(Duration::ZERO)
         .lease(Lease::Fixed(lease));
-    let taking = singles
-        .iter()
-        .fold(taking, |taking, single| taking.within(single));
+    for single in &singles {
+        taking = taking.within(single);
+    }
     let guard = taking.await.unwrap();
     assert!(guard.deadline() + ms(100 + 2) + ms(10 + 1) <= start + lease);
 }

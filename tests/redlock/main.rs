@@ -3,7 +3,6 @@
 //!
 //! Real servers are killed, frozen, restarted empty, and their clocks are set. Where exact times
 //! matter, five embedded engines under paused time are used instead.
-//! counts there are five embedded engines under paused time instead.
 #![expect(clippy::disallowed_methods, reason = "tests spawn tasks of their own")]
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -158,7 +158,7 @@ fn wild_seeds_hold() {
     survey(number("LEASEHOLD_SEEDS").unwrap_or(300), Cast::Wild);
 }
 
-/// Deliberate faults of the protocol must be found by this alone (`docs/specification.md`).
+/// Deliberate faults of the protocol must be found by this alone (`docs/dev/specification.md`).
 #[test]
 fn the_specification_allows_what_clients_did() {
     let mut walked = BTreeSet::new();

@@ -1,4 +1,4 @@
-//! A transition of the specification that no world walks (`docs/specification.md`).
+//! A transition of the specification that no world walks (`docs/dev/specification.md`).
 
 use leasehold::test_util::{Delay, Faults, scripts};
 use leasehold::{EmbeddedRedis, HoldState};

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use leasehold::{Client, ClientBuilder, EmbeddedRedis, Error, Lease};
+use leasehold_admin::Admin;
 use leasehold_testbed::connected;
 use tokio::time::sleep;
 
@@ -80,7 +81,7 @@ async fn a_lost_connection_shows_until_it_is_back_or_the_client_ends() {
     let redis = EmbeddedRedis::new();
     let client = connected(redis.builder()).await;
     // Other tests of this process have outages of other engines.
-    let server = client
+    let server = Admin::new(&client)
         .preflight()
         .await
         .unwrap()

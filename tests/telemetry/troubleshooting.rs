@@ -18,7 +18,7 @@ fn sources(folder: &Path, all: &mut String) {
 fn each_error_text_of_the_page_exists() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut all = String::new();
-    for folder in ["src", "transport/src"] {
+    for folder in ["src", "transport/src", "admin/src"] {
         sources(&root.join(folder), &mut all);
     }
     let page = fs::read_to_string(root.join("docs/troubleshooting.md")).unwrap();

@@ -2,7 +2,7 @@
 //!
 //! | ability | learned from | asked |
 //! | --- | --- | --- |
-//! | protocol | the reply to HELLO, or a connection that ends instead | by the first connection, and after [`REMEMBERED`] |
+//! | protocol | the reply to HELLO | by the first connection, and after [`REMEMBERED`] |
 //! | scripts | EVALSHA without keys, sent with HELLO; if refused, EVAL with a key | the same |
 //! | messages | a refused SUBSCRIBE | by the first waiter |
 //! | messages within a shard | PUBSUB SHARDNUMSUB | by the first look at the layout of a cluster |
@@ -339,11 +339,6 @@ impl fmt::Debug for Servers {
 
 /// The question whether a server has messages within a shard. Redisson asks in this way as well.
 pub(super) const SHARDED_MESSAGES: [&[u8]; 2] = [b"PUBSUB", b"SHARDNUMSUB"];
-
-/// Whether nothing ran because the keys of a call are of several slots: in the words of Redis, or of Alibaba Tair.
-pub(super) fn is_cross_slot(error: &str) -> bool {
-    error.starts_with("CROSSSLOT ") || error.ends_with("keys must be in same slot")
-}
 
 /// Whether another node of the cluster serves the key.
 pub(super) fn is_redirect(error: &str) -> bool {

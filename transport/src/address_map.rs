@@ -108,26 +108,21 @@ impl AddressMap {
 
     /// Where to connect to for an address that a server has named. `None` if the map does not know it.
     pub(super) fn reached(&self, named: &HostPort) -> Result<Option<HostPort>, Fault> {
-        let named = named.normal();
         let map = match &self.0 {
             Kind::Table(table) => {
-                return Ok(table.iter().find_map(|table| table.get(&named)).cloned());
+                return Ok(table.iter().find_map(|table| table.get(named)).cloned());
             }
             Kind::Function(map) => map,
         };
-        let failed = |what: &str| {
-            let HostPort { host, port } = &named;
-            Fault(format!("the address map {what} for {host}:{port}"))
-        };
+        let failed = |what: &str| Fault(format!("the address map {what} for {named}"));
         match catch_unwind(AssertUnwindSafe(|| map(&named.host, named.port))) {
             Err(_) => Err(failed("panicked")),
             Ok(None) => Ok(None),
             Ok(Some((host, port))) => {
-                let reached = HostPort { host, port }.normal();
-                match address(&reached.to_string()) {
-                    Ok(reached) => Ok(Some(reached)),
-                    Err(_) => Err(failed("gives no usable address")),
-                }
+                let reached = address(&HostPort::new(&host, port).to_string());
+                reached
+                    .map(Some)
+                    .map_err(|_| failed("gives no usable address"))
             }
         }
     }
@@ -144,13 +139,8 @@ fn address(text: &str) -> Result<HostPort, ConfigError> {
             "write host:port, with brackets around an IPv6 address",
         ));
     }
-    match host_and_port(text, 0) {
-        Ok((host, port)) => Ok(HostPort { host, port }.normal()),
-        Err(_) => Err(refused(
-            text,
-            "it needs a host name or an IP address, and a port from 1 to 65535",
-        )),
-    }
+    let needed = "it needs a host name or an IP address, and a port from 1 to 65535";
+    host_and_port(text, 0).map_err(|_| refused(text, needed))
 }
 
 fn refused(text: &str, why: &str) -> ConfigError {
@@ -169,21 +159,22 @@ impl fmt::Debug for AddressMap {
 mod tests {
     use super::*;
 
-    fn at(host: &str, port: u16) -> HostPort {
-        let host = host.to_owned();
-        HostPort { host, port }
-    }
-
     #[test]
     fn a_table_knows_an_address_in_each_of_its_forms() {
         let map = AddressMap::table([
             ("Node-1.internal:6379", "h:1"),
             ("[fd00:0::2]:7", "[::1]:2"),
         ]);
-        let reached = |host, port| map.reached(&at(host, port)).expect("no function");
-        assert_eq!(reached("node-1.INTERNAL", 6379), Some(at("h", 1)));
-        assert_eq!(reached("fd00::2", 7), Some(at("::1", 2)));
-        assert_eq!(reached("[fd00::0:2]", 7), Some(at("::1", 2)));
+        let reached = |host, port| {
+            map.reached(&HostPort::new(host, port))
+                .expect("no function")
+        };
+        assert_eq!(
+            reached("node-1.INTERNAL", 6379),
+            Some(HostPort::new("h", 1))
+        );
+        assert_eq!(reached("fd00::2", 7), Some(HostPort::new("::1", 2)));
+        assert_eq!(reached("[fd00::0:2]", 7), Some(HostPort::new("::1", 2)));
         for (host, port) in [("node-1.internal", 6380), ("node-2", 6379), ("h", 1)] {
             assert_eq!(reached(host, port), None, "{host}:{port}");
         }
@@ -233,10 +224,13 @@ mod tests {
             ("zero", "no usable address for zero:7"),
             ("url", "no usable address for url:7"),
         ] {
-            let Fault(text) = map.reached(&at(host, 7)).expect_err(host);
+            let Fault(text) = map.reached(&HostPort::new(host, 7)).expect_err(host);
             assert!(text.contains(part), "{text}");
         }
-        assert_eq!(map.reached(&at("[::1]", 7)), Ok(Some(at("fe80::1", 7))));
-        assert_eq!(map.reached(&at("other", 7)), Ok(None));
+        assert_eq!(
+            map.reached(&HostPort::new("[::1]", 7)),
+            Ok(Some(HostPort::new("fe80::1", 7)))
+        );
+        assert_eq!(map.reached(&HostPort::new("other", 7)), Ok(None));
     }
 }

@@ -2,8 +2,6 @@
 
 use std::fmt;
 
-use crate::abilities::is_cross_slot;
-
 /// Why a call has no reply of its script.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CallError {
@@ -84,11 +82,6 @@ impl fmt::Display for Fault {
 }
 
 impl Fault {
-    /// True if the server ran nothing, because the keys are of several slots.
-    pub fn is_cross_slot(&self) -> bool {
-        is_cross_slot(&self.0)
-    }
-
     /// True if this user may not use the command, the key or the channel, or a script of this user.
     pub fn is_missing_right(&self) -> bool {
         // In a script: Redis 7.2 and later and Valkey, and those before.

@@ -35,17 +35,17 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use resp_rs::cluster::hash_slot;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 
 use self::channels::Channels;
-use self::keyslot::{SLOTS, keyslot, keyslot_of_bytes};
+use self::keyslot::{SLOTS, keyslot};
 use self::map::SlotMap;
 use self::nodes::Nodes;
 pub(crate) use self::redirect::{Redirect, not_run};
 use super::IfUnreachable;
-use super::abilities::Known;
-use super::deployment::ClusterDeployment;
+use super::deployment::Deployment;
 use super::endpoint::{Endpoint, HostPort};
 use super::grace::Former;
 use super::node::Node;
@@ -62,7 +62,7 @@ pub(crate) struct Cluster {
 }
 
 pub(super) struct Shared {
-    deployment: ClusterDeployment,
+    deployment: Deployment,
     setup: Setup,
     map: Arc<SlotMap>,
     /// The owner of each slot in the last layout. Redirects that came since are not in it.
@@ -79,17 +79,17 @@ pub(super) struct Shared {
 
 impl Cluster {
     pub(super) async fn connect(
-        deployment: ClusterDeployment,
+        deployment: Deployment,
         setup: Setup,
         if_unreachable: IfUnreachable,
     ) -> Result<Self, CallError> {
         // Report an invalid URL before anything is sent.
-        deployment
-            .seeds
+        let seeds = &deployment.endpoints;
+        seeds
             .iter()
             .try_for_each(|seed| setup.server(seed).map(drop))?;
         if if_unreachable == IfUnreachable::Fail {
-            setup.first_resolved(&deployment.seeds).await;
+            setup.first_resolved(seeds).await;
         }
         let (own, limit) = (
             setup.runtimes.own.clone(),
@@ -129,31 +129,17 @@ impl Cluster {
     }
 
     pub(super) async fn call_node(&self, node: NodeId, lane: Lane, call: Call) -> CallOutcome {
-        let node = self.shared.nodes.get(node.0).ok_or_else(retired)?;
-        self.shared
-            .ask(&node, lane, call, KeyForm::Plain, None)
-            .await
+        let (node, keys) = (self.node(node)?, KeyForm::Plain);
+        self.shared.ask(&node, lane, call, keys, None).await
     }
 
-    pub(super) async fn command(&self, node: NodeId, lane: Lane, words: &[&[u8]]) -> CallOutcome {
-        let node = self.shared.nodes.get(node.0).ok_or_else(retired)?;
-        node.command(lane, words).await
-    }
-
-    pub(super) fn known(&self, node: NodeId) -> Option<Arc<Known>> {
-        self.shared.nodes.get(node.0)?.known()
-    }
-
-    pub(super) fn server_of(&self, node: NodeId) -> String {
-        let node = self.shared.nodes.get(node.0);
-        node.map_or_else(
-            || "a node that was retired".to_owned(),
-            |node| node.server(),
-        )
+    /// Fails if the node was retired.
+    pub(super) fn node(&self, node: NodeId) -> Result<Arc<Node>, CallError> {
+        self.shared.nodes.get(node.0).ok_or_else(retired)
     }
 
     pub(super) fn node_of(&self, key: &[u8]) -> NodeId {
-        let slot = keyslot_of_bytes(key);
+        let slot = hash_slot(key);
         let node = self.shared.map.owner(slot).unwrap_or_default();
         NodeId(node)
     }
@@ -161,11 +147,6 @@ impl Cluster {
     pub(super) fn all_nodes(&self) -> Vec<NodeId> {
         let owners = self.shared.map.owners().into_iter();
         owners.map(NodeId).collect()
-    }
-
-    pub(super) fn fault(&self, lane: Lane, key: &str) -> Option<Fault> {
-        let NodeId(node) = self.node_of(key.as_bytes());
-        self.shared.nodes.get(node)?.fault(lane)
     }
 
     pub(super) fn epoch(&self, lane: Lane, key: &str) -> Epoch {
@@ -182,11 +163,6 @@ impl Cluster {
             node,
             served,
         }
-    }
-
-    pub(super) fn grace_ends(&self, key: &str) -> Option<Instant> {
-        let NodeId(node) = self.node_of(key.as_bytes());
-        self.shared.nodes.get(node)?.grace_ends()
     }
 
     pub(super) async fn subscribe(&self, channel: &Arc<str>, key: &str) -> Result<(), CallError> {
@@ -236,18 +212,15 @@ impl Shared {
         {
             address.host = endpoint.host_port().host;
         }
-        let endpoint = self.named(&address).map_err(CallError::NotApplied)?;
+        let endpoint = self
+            .deployment
+            .server_at(&address)
+            .map_err(CallError::NotApplied)?;
         let number = self.node(&endpoint, || Former::Unknown);
         if let Some(stranger) = self.nodes.is_met(number) {
             self.retire(stranger);
         }
         Ok(number)
-    }
-
-    /// Returns the node at an address that another node has named. Fails if the address map fails.
-    fn named(&self, address: &HostPort) -> Result<Endpoint, Fault> {
-        let map = self.setup.address_map.as_ref();
-        self.deployment.servers.named(address, map)
     }
 
     /// The node that is reached there. Its connections are opened if it is new. `former` says who served its slots before.
@@ -295,12 +268,6 @@ impl Shared {
             None => Ok(()),
         }
     }
-}
-
-pub(super) fn are_of_one_slot(keys: &mut dyn Iterator<Item = &str>) -> bool {
-    let mut slots = keys.map(keyslot);
-    let first = slots.next();
-    slots.all(|slot| Some(slot) == first)
 }
 
 fn retired() -> CallError {

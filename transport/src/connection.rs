@@ -43,9 +43,10 @@ use super::ledger::Ledger;
 use super::protocol::Protocol;
 use super::request::{
     CallOutcome, CallRequest, CommandRequest, KeyForm, Notification, Request, ScriptForm,
-    SubscribeRequest, SubscriptionObserver, answer,
+    SubscribeRequest, answer,
 };
 use super::stream::Writer;
+use super::subscriptions::SubscriptionRegistry;
 use crate::process::Process;
 use crate::sync::{AtomicU64, AtomicUsize, AtomicWaker, Mutex};
 use crate::{Call, Value};
@@ -104,11 +105,6 @@ impl Connection {
             refused: Notify::new(),
             drained: Notify::new(),
         }
-    }
-
-    #[cfg(feature = "test-util")]
-    pub(super) fn calls_under_way(&self) -> usize {
-        self.ledger.lock().calls().count()
     }
 
     /// Whether the server takes no other commands than SUBSCRIBE, UNSUBSCRIBE and PING, because something may be
@@ -250,7 +246,7 @@ impl Connection {
     }
 
     /// Ends the calls that are older than `limit`.
-    pub(super) fn expire(&self, limit: Duration, why: &str, observer: &dyn SubscriptionObserver) {
+    pub(super) fn expire(&self, limit: Duration, why: &str, registry: &SubscriptionRegistry) {
         let Some(oldest) = Instant::now().checked_sub(limit) else {
             return;
         };
@@ -267,16 +263,16 @@ impl Connection {
                 self.driver.wake();
             }
         }
-        Notification::deliver(notifications, observer);
+        Notification::deliver(notifications, registry);
     }
 
     /// Refuses new requests. Requests in flight may still be answered.
-    pub(super) fn close(&self, observer: &dyn SubscriptionObserver) {
+    pub(super) fn close(&self, registry: &SubscriptionRegistry) {
         let mut notifications = Vec::new();
         self.ledger
             .lock()
             .close(&CallError::Closed, &mut notifications);
-        Notification::deliver(notifications, observer);
+        Notification::deliver(notifications, registry);
         self.driver.wake();
     }
 
@@ -299,7 +295,7 @@ impl Connection {
     }
 
     /// Ends the connection. Each request gets the outcome that is known.
-    pub(super) fn end(&self, fault: &Fault, observer: &dyn SubscriptionObserver) {
+    pub(super) fn end(&self, fault: &Fault, registry: &SubscriptionRegistry) {
         let mut notifications = Vec::new();
         {
             let mut outbox = self.outbox.lock();
@@ -311,7 +307,7 @@ impl Connection {
                 .lock()
                 .end(fault, outbox.taken, &mut notifications);
         }
-        Notification::deliver(notifications, observer);
+        Notification::deliver(notifications, registry);
     }
 
     /// Writes the waiting requests. Pending if the kernel takes no more bytes, or no request waits.
@@ -332,7 +328,7 @@ impl Connection {
     pub(super) fn receive(
         &self,
         incoming: Incoming,
-        observer: &dyn SubscriptionObserver,
+        registry: &SubscriptionRegistry,
         events: &dyn TransportEvents,
     ) -> Result<(), Fault> {
         self.received.fetch_add(1, Ordering::Relaxed);
@@ -372,7 +368,7 @@ impl Connection {
                     if kind == "sunsubscribe" =>
                 {
                     self.ledger.lock().unsubscribed(channel);
-                    if observer.revoked(channel) {
+                    if registry.revoked(channel) {
                         events.missed(Missed::Channel(channel));
                     }
                     None
@@ -389,7 +385,7 @@ impl Connection {
                 _ => None,
             },
         };
-        if let Some(channel) = Notification::deliver(notification, observer) {
+        if let Some(channel) = Notification::deliver(notification, registry) {
             events.refused(&channel);
         }
         Ok(())

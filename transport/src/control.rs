@@ -14,7 +14,7 @@ use super::stream::SHARED;
 use super::subscriptions::SubscriptionRegistry;
 use super::task::AbortOnDrop;
 use crate::timer::{Duration, timeout};
-use crate::{CallError, Fault, Lane, Missed, PubSub, TransportEvents};
+use crate::{CallError, Fault, PubSub, TransportEvents};
 
 pub(super) struct ControlConnection {
     connection: Arc<Connection>,
@@ -55,7 +55,7 @@ impl ControlConnection {
         let driver = own.spawn(async move {
             let fault = driver.await;
             // Callers that wait for a reply learn of the end at once.
-            ended.0.end(&fault, &*ended.1);
+            ended.0.end(&fault, &ended.1);
             fault
         });
         Ok(ControlConnection {
@@ -98,9 +98,4 @@ impl ControlConnection {
 /// Ignores all events: nothing is subscribed on the connection.
 pub(super) struct Deaf;
 
-impl TransportEvents for Deaf {
-    fn message(&self, _: &str, _: &[u8]) {}
-    fn missed(&self, _: Missed<'_>) {}
-    fn restored(&self, _: Lane, _: &dyn Fn(&str) -> bool) {}
-    fn primary_changed(&self, _: &dyn Fn(&str) -> bool) {}
-}
+impl TransportEvents for Deaf {}

@@ -121,7 +121,8 @@ impl Credentials {
     }
 }
 
-pub(super) fn without_secret(text: &str, secret: &str) -> String {
+/// The text with `***` in place of each part that may be of the secret.
+pub fn without_secret(text: &str, secret: &str) -> String {
     let length = secret.len().min(SECRET_MAX);
     if length == 0 {
         return text.to_owned();

@@ -13,9 +13,9 @@ use std::fmt;
 
 use super::address_map::AddressMap;
 use super::credentials::Credentials;
-use super::endpoint::{Address, Endpoint, HostPort, PORT_DEFAULT, Security, bracketed};
+use super::endpoint::{Address, Endpoint, HostPort, PORT_DEFAULT, Security};
 use super::url::{Parts, credentials, database, decode, refused};
-use crate::{ConfigError, Fault};
+use crate::{ConfigError, DeploymentKind, Fault};
 
 const SENTINEL_PORT_DEFAULT: u16 = 26379;
 
@@ -23,136 +23,74 @@ const SENTINEL_PORT_DEFAULT: u16 = 26379;
 const HOSTS_MAX: usize = 64;
 
 /// The deployment that stores the locks.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Deployment {
-    /// One server.
-    Single(Endpoint),
-    /// The primary that sentinels name.
-    Sentinel(SentinelDeployment),
-    /// A cluster.
-    Cluster(ClusterDeployment),
-}
-
-/// Sentinels, and the servers that they watch.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SentinelDeployment {
-    pub(super) sentinels: Vec<Endpoint>,
-    /// The name by which the sentinels know the primary.
+#[derive(Clone, Debug)]
+pub struct Deployment {
+    pub(super) kind: DeploymentKind,
+    /// The hosts of the URL: one server, sentinels, or nodes of a cluster.
+    pub(super) endpoints: Vec<Endpoint>,
+    /// The name by which the sentinels know the primary. Empty without sentinels.
     pub(super) master: String,
-    pub(super) servers: Servers,
-}
-
-/// Nodes of a cluster.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ClusterDeployment {
-    pub(super) seeds: Vec<Endpoint>,
-    pub(super) servers: Servers,
-}
-
-/// Settings that all servers of a deployment share.
-#[derive(Clone, PartialEq, Eq)]
-pub(super) struct Servers {
-    security: Security,
+    pub(super) security: Security,
+    /// Those of the servers, as is `database`.
     credentials: Option<Credentials>,
     database: Option<u8>,
-}
-
-impl SentinelDeployment {
-    /// A sentinel that another sentinel has named. The error is the map's.
-    pub(super) fn sentinel_at(
-        &self,
-        address: &HostPort,
-        map: Option<&AddressMap>,
-    ) -> Result<Endpoint, Fault> {
-        let credentials = self
-            .sentinels
-            .first()
-            .and_then(Endpoint::credentials)
-            .cloned();
-        Servers {
-            security: self.servers.security,
-            credentials,
-            database: None,
-        }
-        .named(address, map)
-    }
-}
-
-impl ClusterDeployment {
-    pub(super) fn security(&self) -> Security {
-        self.servers.security
-    }
-}
-
-impl Servers {
-    /// The server at an address that a server of the deployment has named. The error is the map's.
-    pub(super) fn named(
-        &self,
-        address: &HostPort,
-        map: Option<&AddressMap>,
-    ) -> Result<Endpoint, Fault> {
-        let reached = map.map_or(Ok(None), |map| map.reached(address))?;
-        Ok(match reached {
-            Some(reached) => self.at(&reached).announced_as(address),
-            None => self.at(address),
-        })
-    }
-
-    /// The server at this address.
-    pub(super) fn at(&self, address: &HostPort) -> Endpoint {
-        let host = bracketed(&address.host);
-        let address = Address::of(self.security, host, address.port);
-        Endpoint::new(address, self.credentials.clone(), self.database)
-    }
+    address_map: Option<AddressMap>,
 }
 
 impl Deployment {
     /// Whether connections to its servers use TLS.
     pub fn is_secured(&self) -> bool {
-        match self {
-            Deployment::Single(endpoint) => endpoint.is_secured(),
-            Deployment::Sentinel(SentinelDeployment { servers, .. })
-            | Deployment::Cluster(ClusterDeployment { servers, .. }) => {
-                servers.security == Security::Tls
-            }
-        }
-    }
-
-    /// The hosts of the URL.
-    #[cfg(feature = "tls")]
-    pub(super) fn endpoints(&self) -> &[Endpoint] {
-        match self {
-            Deployment::Single(endpoint) => std::slice::from_ref(endpoint),
-            Deployment::Sentinel(SentinelDeployment { sentinels, .. }) => sentinels,
-            Deployment::Cluster(ClusterDeployment { seeds, .. }) => seeds,
-        }
+        self.security == Security::Tls
     }
 
     /// Whether the URL has credentials for the servers.
     pub fn has_credentials(&self) -> bool {
-        match self {
-            Deployment::Single(endpoint) => endpoint.credentials().is_some(),
-            Deployment::Sentinel(SentinelDeployment { servers, .. })
-            | Deployment::Cluster(ClusterDeployment { servers, .. }) => {
-                servers.credentials.is_some()
-            }
-        }
+        self.credentials.is_some()
     }
 
-    /// Checks that an address map can be used for the servers.
+    /// The server at an address that a server of the deployment has named. The error is the map's.
+    pub(super) fn server_at(&self, named: &HostPort) -> Result<Endpoint, Fault> {
+        self.reached(named, self.credentials.as_ref(), self.database)
+    }
+
+    /// A sentinel that another sentinel has named. The error is the map's.
+    pub(super) fn sentinel_at(&self, named: &HostPort) -> Result<Endpoint, Fault> {
+        let own = self.endpoints.first().and_then(Endpoint::credentials);
+        self.reached(named, own, None)
+    }
+
+    fn reached(
+        &self,
+        named: &HostPort,
+        credentials: Option<&Credentials>,
+        database: Option<u8>,
+    ) -> Result<Endpoint, Fault> {
+        let at = |to: HostPort| {
+            let address = Address::of(self.security, to);
+            Endpoint::new(address, credentials.cloned(), database)
+        };
+        let map = self.address_map.as_ref();
+        Ok(match map.map_or(Ok(None), |map| map.reached(named))? {
+            Some(reached) => at(reached).announced_as(named),
+            None => at(named.clone()),
+        })
+    }
+
+    /// Sets where the servers are reached that announce other addresses.
     ///
     /// # Errors
     ///
-    /// [`ConfigError::AddressMap`].
-    pub fn check_map(&self, map: &AddressMap) -> Result<(), ConfigError> {
+    /// [`ConfigError::AddressMap`], if the map cannot be used, or not for this deployment.
+    pub fn mapped_by(mut self, map: AddressMap) -> Result<Self, ConfigError> {
         map.check()?;
-        if matches!(self, Deployment::Single(_)) {
+        if self.kind == DeploymentKind::Single {
             let reason = "a single server names no other addresses: put its address into the URL";
             return Err(ConfigError::AddressMap {
                 reason: reason.to_owned(),
             });
         }
-        Ok(())
+        self.address_map = Some(map);
+        Ok(self)
     }
 
     /// Parses a URL without resolving names or opening connections.
@@ -163,7 +101,7 @@ impl Deployment {
     pub fn parse(text: &str) -> Result<Self, ConfigError> {
         let url = Parts::of(text)?;
         let Some((server, kind)) = url.scheme.split_once('-') else {
-            return Endpoint::of(&url).map(Deployment::Single);
+            return Endpoint::of(&url).map(Deployment::single);
         };
         let security = match server {
             "redis" | "valkey" => Security::Plain,
@@ -175,9 +113,22 @@ impl Deployment {
             _ => return Err(unknown_scheme()),
         };
         match kind {
-            "sentinel" => sentinel(&url, security).map(Deployment::Sentinel),
-            "cluster" => cluster(&url, security).map(Deployment::Cluster),
+            "sentinel" => sentinel(&url, security),
+            "cluster" => cluster(&url, security),
             _ => Err(unknown_scheme()),
+        }
+    }
+
+    fn single(endpoint: Endpoint) -> Self {
+        let (credentials, database) = (endpoint.credentials().cloned(), endpoint.database());
+        Deployment {
+            kind: DeploymentKind::Single,
+            security: endpoint.security(),
+            endpoints: vec![endpoint],
+            master: String::new(),
+            credentials,
+            database,
+            address_map: None,
         }
     }
 }
@@ -210,7 +161,7 @@ fn endpoints(
         .collect()
 }
 
-fn sentinel(url: &Parts<'_>, security: Security) -> Result<SentinelDeployment, ConfigError> {
+fn sentinel(url: &Parts<'_>, security: Security) -> Result<Deployment, ConfigError> {
     let path = url.path.strip_prefix('/').unwrap_or_default();
     let (master, number) = path.split_once('/').unwrap_or((path, ""));
     let master = decode(master)?;
@@ -234,20 +185,18 @@ fn sentinel(url: &Parts<'_>, security: Security) -> Result<SentinelDeployment, C
         return Err(refused("the database is given twice"));
     }
     let own = credentials(user.unwrap_or_default(), password.unwrap_or_default())?;
-    let sentinels = endpoints(url, SENTINEL_PORT_DEFAULT, security, own.as_ref())?;
-    let servers = Servers {
+    Ok(Deployment {
+        kind: DeploymentKind::Sentinel,
+        endpoints: endpoints(url, SENTINEL_PORT_DEFAULT, security, own.as_ref())?,
+        master,
         security,
         credentials: url.credentials()?,
         database: chosen,
-    };
-    Ok(SentinelDeployment {
-        sentinels,
-        master,
-        servers,
+        address_map: None,
     })
 }
 
-fn cluster(url: &Parts<'_>, security: Security) -> Result<ClusterDeployment, ConfigError> {
+fn cluster(url: &Parts<'_>, security: Security) -> Result<Deployment, ConfigError> {
     if !url.query.unwrap_or_default().is_empty() {
         return Err(refused("redis-cluster:// takes no query parameters"));
     }
@@ -255,71 +204,33 @@ fn cluster(url: &Parts<'_>, security: Security) -> Result<ClusterDeployment, Con
         return Err(refused("a cluster has only database 0"));
     }
     let credentials = url.credentials()?;
-    let seeds = endpoints(url, PORT_DEFAULT, security, credentials.as_ref())?;
-    Ok(ClusterDeployment {
-        seeds,
-        servers: Servers {
-            security,
-            credentials,
-            database: None,
-        },
+    Ok(Deployment {
+        kind: DeploymentKind::Cluster,
+        endpoints: endpoints(url, PORT_DEFAULT, security, credentials.as_ref())?,
+        master: String::new(),
+        security,
+        credentials,
+        database: None,
+        address_map: None,
     })
 }
 
 impl fmt::Display for Deployment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Deployment::Single(endpoint) => endpoint.fmt(f),
-            Deployment::Sentinel(sentinel) => sentinel.fmt(f),
-            Deployment::Cluster(cluster) => cluster.fmt(f),
+        let scheme = match self.security {
+            Security::Plain => "redis",
+            Security::Tls => "rediss",
+        };
+        let (hosts, master) = (host_list(&self.endpoints), &self.master);
+        match self.kind {
+            DeploymentKind::Single | DeploymentKind::Embedded => self.endpoints[0].fmt(f),
+            DeploymentKind::Cluster => write!(f, "{scheme}-cluster://{hosts}"),
+            DeploymentKind::Sentinel => {
+                write!(f, "{scheme}-sentinel://{hosts}/{master}")?;
+                let number = self.database.map(|number| format!("/{number}"));
+                f.write_str(&number.unwrap_or_default())
+            }
         }
-    }
-}
-
-impl fmt::Display for SentinelDeployment {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let hosts = host_list(&self.sentinels);
-        write!(
-            f,
-            "{}-sentinel://{hosts}/{}",
-            scheme(self.servers.security),
-            self.master
-        )?;
-        self.servers
-            .database
-            .map_or(Ok(()), |number| write!(f, "/{number}"))
-    }
-}
-
-impl fmt::Display for ClusterDeployment {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{}-cluster://{}",
-            scheme(self.servers.security),
-            host_list(&self.seeds)
-        )
-    }
-}
-
-/// Does not show credentials.
-impl fmt::Debug for Servers {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Servers {
-            security, database, ..
-        } = self;
-        let mut shown = f.debug_struct("Servers");
-        shown
-            .field("security", security)
-            .field("database", database)
-            .finish_non_exhaustive()
-    }
-}
-
-fn scheme(security: Security) -> &'static str {
-    match security {
-        Security::Plain => "redis",
-        Security::Tls => "rediss",
     }
 }
 

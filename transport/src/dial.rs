@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 
 use super::stream::{Reader, Writer, addresses, tcp};
 use crate::CallError;
-use crate::endpoint::{Address, Endpoint};
+use crate::endpoint::{Address, Endpoint, HostPort};
 use crate::identity::Identity;
 
 #[cfg(feature = "tls")]
@@ -26,14 +26,10 @@ pub enum Tls {}
 /// Makes streams to one server.
 #[derive(Clone)]
 pub(crate) enum Dial {
-    Tcp {
-        host: String,
-        port: u16,
-    },
+    Tcp(HostPort),
     #[cfg(feature = "tls")]
     Tls {
-        host: String,
-        port: u16,
+        at: HostPort,
         tls: Tls,
         /// What the server's certificate must name.
         name: tokio_rustls::rustls::pki_types::ServerName<'static>,
@@ -48,24 +44,20 @@ impl Dial {
     /// mistake.
     pub(crate) fn to(endpoint: &Endpoint, tls: Option<&Tls>) -> Result<Self, CallError> {
         match (endpoint.address(), tls) {
-            (Address::Tcp { host, port }, _) => Ok(Dial::Tcp {
-                host: host.clone(),
-                port: *port,
-            }),
-            (Address::Tls { .. }, None) => Err(refused("there are no TLS settings")),
+            (Address::Tcp(at), _) => Ok(Dial::Tcp(at.clone())),
+            (Address::Tls(_), None) => Err(refused("there are no TLS settings")),
             #[cfg(feature = "tls")]
-            (Address::Tls { host, port }, Some(tls)) => Ok(Dial::Tls {
-                host: host.clone(),
-                port: *port,
+            (Address::Tls(at), Some(tls)) => Ok(Dial::Tls {
+                at: at.clone(),
                 tls: tls.clone(),
-                name: tls.name_of(endpoint.certified(host))?,
+                name: tls.name_of(endpoint.certified(&at.host))?,
             }),
             #[cfg(not(feature = "tls"))]
-            (Address::Tls { .. }, Some(never)) => match *never {},
+            (Address::Tls(_), Some(never)) => match *never {},
             #[cfg(unix)]
-            (Address::Unix { path }, _) => Ok(Dial::Unix(path.clone())),
+            (Address::Unix(path), _) => Ok(Dial::Unix(path.clone())),
             #[cfg(not(unix))]
-            (Address::Unix { .. }, _) => Err(refused("no Unix sockets on this platform")),
+            (Address::Unix(_), _) => Err(refused("no Unix sockets on this platform")),
         }
     }
 
@@ -81,7 +73,7 @@ impl Dial {
             Dial::Tls { .. } => "; does this port speak TLS?",
             #[cfg(unix)]
             Dial::Unix(_) => "",
-            Dial::Tcp { .. } | Dial::Stream(..) => "",
+            Dial::Tcp(_) | Dial::Stream(..) => "",
         }
     }
 
@@ -92,15 +84,15 @@ impl Dial {
         resolver: &Handle,
         age_max: Duration,
     ) -> io::Result<Vec<SocketAddr>> {
-        let (host, port) = match self {
-            Dial::Tcp { host, port } => (host, *port),
+        let at = match self {
+            Dial::Tcp(at) => at,
             #[cfg(feature = "tls")]
-            Dial::Tls { host, port, .. } => (host, *port),
+            Dial::Tls { at, .. } => at,
             #[cfg(unix)]
             Dial::Unix(_) => return Ok(Vec::new()),
             Dial::Stream(..) => return Ok(Vec::new()),
         };
-        addresses(host, port, resolver, age_max).await
+        addresses(at, resolver, age_max).await
     }
 
     /// Whether the host of the server has addresses now, and `peer` is none of them.
@@ -124,7 +116,7 @@ impl Dial {
         limit: Duration,
     ) -> io::Result<(Reader, Writer, Option<SocketAddr>)> {
         match self {
-            Dial::Tcp { .. } => {
+            Dial::Tcp(_) => {
                 let stream = tcp(addresses, limit).await?;
                 let peer = stream.peer_addr().ok();
                 let (reader, writer) = stream.into_split();
@@ -150,7 +142,7 @@ impl Dial {
     }
 }
 
-/// Opens streams other than sockets: to the embedded engine, through `fred`, or to the fake server of a test. The
+/// Opens streams other than sockets: to the embedded engine, through another client of Redis, or to the fake server of a test. The
 /// argument is `host:port`, or the path of a Unix socket.
 #[derive(Clone)]
 pub struct StreamDialer {
@@ -199,14 +191,15 @@ impl StreamDialer {
     }
 
     /// Marks the dialer as one that cannot reach a server without RESP3.
-    #[cfg(feature = "fred")]
-    pub(super) fn in_resp3_only(mut self) -> Self {
+    #[must_use = "it returns the dialer"]
+    pub fn in_resp3_only(mut self) -> Self {
         self.needs_resp3 = true;
         self
     }
 
     pub(super) fn server(&self) -> Identity {
-        Identity::of_run(self.run_id.as_ref().map(|run_id| run_id()))
+        let run_id = self.run_id.as_ref().map(|run_id| run_id());
+        Identity::of_run(run_id.as_deref())
     }
 
     pub(super) fn back(&self) -> Option<&Arc<Notify>> {

@@ -18,7 +18,7 @@ use crate::ConfigError;
 
 /// One server, as the transport needs it.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Endpoint {
+pub(crate) struct Endpoint {
     address: Address,
     credentials: Option<Credentials>,
     database: Option<u8>,
@@ -29,13 +29,13 @@ pub struct Endpoint {
 /// How the server is reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Address {
-    Tcp { host: String, port: u16 },
-    Tls { host: String, port: u16 },
-    Unix { path: PathBuf },
+    Tcp(HostPort),
+    Tls(HostPort),
+    Unix(PathBuf),
 }
 
-/// The address of another server in a reply. If a cluster node sends an empty host, it means its
-/// own host.
+/// An address in the one form that is compared: an IP address in its shortest form and without brackets, or a name in
+/// lower case. If a cluster node sends an empty host, it means its own host.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct HostPort {
     pub(super) host: String,
@@ -53,11 +53,6 @@ pub(super) enum Security {
 
 impl Endpoint {
     /// Parses the URL of one server without resolving names or opening connections.
-    #[cfg(test)]
-    pub(crate) fn parse(text: &str) -> Result<Self, ConfigError> {
-        Endpoint::of(&Parts::of(text)?)
-    }
-
     pub(super) fn of(url: &Parts<'_>) -> Result<Self, ConfigError> {
         match url.scheme.as_str() {
             "redis" | "valkey" => Self::networked(url, Security::Plain),
@@ -97,11 +92,13 @@ impl Endpoint {
 
     /// Where the server is reached. A Unix socket has no port.
     pub(super) fn host_port(&self) -> HostPort {
-        let (host, port) = match &self.address {
-            Address::Tcp { host, port } | Address::Tls { host, port } => (host.clone(), *port),
-            Address::Unix { path } => (path.display().to_string(), 0),
-        };
-        HostPort { host, port }.normal()
+        match &self.address {
+            Address::Tcp(at) | Address::Tls(at) => at.clone(),
+            Address::Unix(path) => HostPort {
+                host: path.display().to_string(),
+                port: 0,
+            },
+        }
     }
 
     /// The host that the server's certificate must name. An address map that leads to a host name changes it. One that
@@ -121,8 +118,7 @@ impl Endpoint {
         security: Security,
         credentials: Option<Credentials>,
     ) -> Result<Self, ConfigError> {
-        let (host, port) = host_and_port(text, default)?;
-        let address = Address::of(security, host, port);
+        let address = Address::of(security, host_and_port(text, default)?);
         Ok(Endpoint::new(address, credentials, None))
     }
 
@@ -134,9 +130,11 @@ impl Endpoint {
         self.credentials.as_ref()
     }
 
-    /// Whether connections to the server use TLS.
-    pub(crate) fn is_secured(&self) -> bool {
-        matches!(self.address, Address::Tls { .. })
+    pub(super) fn security(&self) -> Security {
+        match self.address {
+            Address::Tls(_) => Security::Tls,
+            Address::Tcp(_) | Address::Unix(_) => Security::Plain,
+        }
     }
 
     pub(crate) fn database(&self) -> Option<u8> {
@@ -144,7 +142,7 @@ impl Endpoint {
     }
 
     fn networked(url: &Parts<'_>, security: Security) -> Result<Self, ConfigError> {
-        let (host, port) = host_and_port(url.hosts, PORT_DEFAULT)?;
+        let address = Address::of(security, host_and_port(url.hosts, PORT_DEFAULT)?);
         if url.query.is_some() {
             return Err(refused("redis:// and rediss:// take no query parameters"));
         }
@@ -152,7 +150,6 @@ impl Endpoint {
             "" => None,
             number => Some(database(number)?),
         };
-        let address = Address::of(security, host, port);
         Ok(Endpoint::new(address, url.credentials()?, database))
     }
 
@@ -173,20 +170,21 @@ impl Endpoint {
         )?;
         let number = number.as_deref().map(database).transpose()?;
         let credentials = credentials(user.unwrap_or_default(), password.unwrap_or_default())?;
-        Ok(Endpoint::new(Address::Unix { path }, credentials, number))
+        Ok(Endpoint::new(Address::Unix(path), credentials, number))
     }
 }
 
 impl fmt::Display for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.address {
-            Address::Tcp { host, port } => write!(f, "redis://{host}:{port}")?,
-            Address::Tls { host, port } => write!(f, "rediss://{host}:{port}")?,
-            Address::Unix { path } => write!(f, "redis+unix://{}", path.display())?,
-        }
+        let scheme = match &self.address {
+            Address::Tcp(_) => "redis",
+            Address::Tls(_) => "rediss",
+            Address::Unix(_) => "redis+unix",
+        };
+        write!(f, "{scheme}://{}", self.address)?;
         match (&self.address, self.database) {
             (_, None) => Ok(()),
-            (Address::Unix { .. }, Some(number)) => write!(f, "?db={number}"),
+            (Address::Unix(_), Some(number)) => write!(f, "?db={number}"),
             (_, Some(number)) => write!(f, "/{number}"),
         }?;
         match &self.announced {
@@ -197,44 +195,39 @@ impl fmt::Display for Endpoint {
 }
 
 impl HostPort {
-    /// The one form of an address that is compared: no brackets, lower case, and IP addresses in their shortest form.
-    pub(super) fn normal(&self) -> Self {
-        let host = match ip_address(&self.host) {
+    pub(super) fn new(host: &str, port: u16) -> Self {
+        let host = match ip_address(host) {
             Some(address) => address.to_string(),
-            None => self.host.to_ascii_lowercase(),
+            None => host.to_ascii_lowercase(),
         };
-        let port = self.port;
         HostPort { host, port }
     }
 }
 
+/// An IPv6 address has brackets in a URL, but not in the replies of servers.
 impl fmt::Display for HostPort {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", bracketed(&self.host), self.port)
-    }
-}
-
-/// An IPv6 address has brackets in a URL, but not in the replies of servers.
-pub(super) fn bracketed(host: &str) -> String {
-    if host.contains(':') && !host.starts_with('[') {
-        format!("[{host}]")
-    } else {
-        host.to_owned()
+        let HostPort { host, port } = self;
+        if host.contains(':') {
+            write!(f, "[{host}]:{port}")
+        } else {
+            write!(f, "{host}:{port}")
+        }
     }
 }
 
 fn ip_address(host: &str) -> Option<IpAddr> {
-    host.trim_start_matches('[')
-        .trim_end_matches(']')
-        .parse()
-        .ok()
+    let inside = host
+        .strip_prefix('[')
+        .and_then(|host| host.strip_suffix(']'));
+    inside.unwrap_or(host).parse().ok()
 }
 
 impl Address {
-    pub(super) fn of(security: Security, host: String, port: u16) -> Self {
+    pub(super) fn of(security: Security, at: HostPort) -> Self {
         match security {
-            Security::Plain => Address::Tcp { host, port },
-            Security::Tls => Address::Tls { host, port },
+            Security::Plain => Address::Tcp(at),
+            Security::Tls => Address::Tls(at),
         }
     }
 }
@@ -242,8 +235,8 @@ impl Address {
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Address::Tcp { host, port } | Address::Tls { host, port } => write!(f, "{host}:{port}"),
-            Address::Unix { path } => write!(f, "{}", path.display()),
+            Address::Tcp(at) | Address::Tls(at) => at.fmt(f),
+            Address::Unix(path) => path.display().fmt(f),
         }
     }
 }

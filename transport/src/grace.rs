@@ -15,10 +15,8 @@
 //!
 //! Slots that move to a node that was there already need no grace, because their keys move with them.
 //!
-//! `docs/decisions/0016-a-grace-after-a-change-of-server.md` says what this protects from, and
+//! `docs/dev/decisions/0016-a-grace-after-a-change-of-server.md` says what this protects from, and
 //! `specification/src/failover.rs` which overlaps are left.
-
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::time::{Duration, Instant};
 
@@ -50,8 +48,6 @@ impl Former {
 /// The grace of one node.
 pub(super) struct Grace {
     length: Duration,
-    /// Whether `ends` may be in the future. Each call looks at this.
-    is_on: AtomicBool,
     ends: Mutex<Option<Instant>>,
 }
 
@@ -59,7 +55,6 @@ impl Grace {
     pub(super) fn new(length: Duration) -> Self {
         Grace {
             length,
-            is_on: AtomicBool::new(false),
             ends: Mutex::new(None),
         }
     }
@@ -68,20 +63,13 @@ impl Grace {
     pub(super) fn begins(&self) {
         if !self.length.is_zero() {
             *self.ends.lock() = Some(Instant::now() + self.length);
-            self.is_on.store(true, Ordering::Release);
         }
     }
 
     /// When it ends. `None` if it is over.
     pub(super) fn ends(&self) -> Option<Instant> {
-        if !self.is_on.load(Ordering::Acquire) {
-            return None;
-        }
         let mut ends = self.ends.lock();
-        if ends.is_some_and(|ends| ends <= Instant::now()) {
-            *ends = None;
-            self.is_on.store(false, Ordering::Release);
-        }
+        ends.take_if(|ends| *ends <= Instant::now());
         *ends
     }
 

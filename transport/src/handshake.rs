@@ -7,7 +7,8 @@
 //! | 3 | a script with a key | if the server refused the script, which has none |
 //! | 4 | scripts that say who runs them, and one with keys of two slots | if the server ran that |
 //!
-//! Each round is one write and one round trip. A server that refuses HELLO speaks RESP2. What an earlier connection to
+//! Each round is one write and one round trip. A server that refuses HELLO speaks RESP2; one that ends the connection
+//! instead, as Twemproxy does, cannot be used. What an earlier connection to
 //! the same server has found out is not asked again (`abilities.rs`).
 //!
 //! The password is checked once on a connection. A refusal of HELLO that concerns the login ends the handshake.
@@ -23,9 +24,9 @@ use bytes::BytesMut;
 use tokio::runtime::Handle;
 use tokio::time::{Duration, Instant};
 
-use self::exchange::{Ended, Exchange, Expected, Step};
+use self::exchange::{Exchange, Expected, Step};
 use self::replies::{SCRIPT_WITHOUT_KEYS, lacks_login, refuses_hello, role, text};
-use super::abilities::{Known, Scripts, name};
+use super::abilities::{Known, Scripts};
 use super::credentials::Credentials;
 use super::identity::Identity;
 use super::login::{Login, Validity};
@@ -43,7 +44,7 @@ pub(super) struct Handshake {
     database: Option<u8>,
     /// The client's name in CLIENT LIST.
     name: String,
-    /// Whether a replica is refused.
+    /// Whether a server that is not a primary is refused.
     pub(super) primary_only: bool,
     /// Added to the error if the server gives no reply but ends the connection, or sends something that is none.
     hint: &'static str,
@@ -61,37 +62,6 @@ pub(super) struct Greeting {
     pub(super) protocol: Protocol,
 }
 
-/// How a handshake begins.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Begin {
-    /// With HELLO, unless the server is known to speak RESP2.
-    AsKnown,
-    /// In RESP2, because the server has closed another connection where HELLO should have been accepted.
-    AfterHello,
-}
-
-/// Why a handshake failed.
-pub(super) enum GreetError {
-    Call(CallError),
-    /// The stream ended where HELLO should have been accepted. The server may close a connection because of HELLO.
-    EndedOnHello(CallError),
-}
-
-impl GreetError {
-    pub(super) fn into_call(self) -> CallError {
-        match self {
-            GreetError::Call(error) | GreetError::EndedOnHello(error) => error,
-        }
-    }
-
-    fn map(self, change: impl FnOnce(CallError) -> CallError) -> Self {
-        match self {
-            GreetError::Call(error) => GreetError::Call(change(error)),
-            GreetError::EndedOnHello(error) => GreetError::EndedOnHello(change(error)),
-        }
-    }
-}
-
 impl Handshake {
     pub(super) fn new(endpoint: &Endpoint, name: &str) -> Self {
         let login = Login::Fixed(endpoint.credentials().cloned());
@@ -104,7 +74,9 @@ impl Handshake {
             name,
             primary_only: false,
             hint: match endpoint.address() {
-                Address::Tcp { .. } => "; does this port want TLS, rediss://?",
+                Address::Tcp(_) => {
+                    "; does this port want TLS, rediss://? Or is it a proxy that takes no HELLO, such as Twemproxy?"
+                }
                 _ => "",
             },
         }
@@ -116,24 +88,22 @@ impl Handshake {
         reader: &mut Reader,
         writer: &mut Writer,
         runtime: &Handle,
-        begin: Begin,
-    ) -> Result<Greeting, GreetError> {
+    ) -> Result<Greeting, CallError> {
         let given = self.login.credentials(runtime).await;
-        let (credentials, validity) =
-            given.map_err(|fault| GreetError::Call(CallError::NotApplied(fault)))?;
+        let (credentials, validity) = given.map_err(CallError::NotApplied)?;
         let mut exchange = Exchange::new(reader, writer);
         let mut learned = Learned {
             has_login: credentials.is_some(),
             ..Learned::default()
         };
-        let greeted = self.greet(&mut exchange, credentials.as_ref(), &mut learned, begin);
+        let greeted = self.greet(&mut exchange, credentials.as_ref(), &mut learned);
         // A server or a proxy that refuses a command may repeat its words, including the password.
         let hidden = |error| {
             credentials
                 .iter()
                 .fold(error, |error, known| known.hidden_in(error))
         };
-        greeted.await.map_err(|error| error.map(hidden))?;
+        greeted.await.map_err(hidden)?;
         Ok(Greeting {
             inbox: exchange.inbox,
             validity,
@@ -148,22 +118,16 @@ impl Handshake {
         exchange: &mut Exchange<'_>,
         credentials: Option<&Credentials>,
         learned: &mut Learned,
-        begin: Begin,
-    ) -> Result<(), GreetError> {
+    ) -> Result<(), CallError> {
         let (protocol, scripts) = self.known.begin();
         let mut steps = self.common(scripts.as_ref());
-        if begin == Begin::AsKnown && protocol != Some(Protocol::Resp2) {
+        if protocol != Some(Protocol::Resp2) {
             steps.insert(0, self.hello(credentials));
             self.round(exchange, &mut steps, learned).await?;
         }
         if learned.protocol != Some(Protocol::Resp3) {
             learned.protocol = Some(Protocol::Resp2);
             steps.splice(0..0, self.in_resp2(credentials));
-            if begin == Begin::AfterHello {
-                // Alone, because Twemproxy drops earlier replies when it closes the connection for a later command.
-                let mut ping = vec![Step::new(Expected::Ping, &["PING"])];
-                self.round(exchange, &mut ping, learned).await?;
-            }
             self.round(exchange, &mut steps, learned).await?;
             self.known.speaks(Protocol::Resp2);
         }
@@ -172,7 +136,7 @@ impl Handshake {
         }
         // The role of the server behind this very connection, which another connection could not prove.
         if self.primary_only && learned.role != Some(Value::Text("master".into())) {
-            return Err(GreetError::Call(not_primary(learned.role.as_ref())));
+            return Err(not_primary(learned.role.as_ref()));
         }
         Ok(())
     }
@@ -184,7 +148,7 @@ impl Handshake {
         exchange: &mut Exchange<'_>,
         steps: &mut Vec<Step>,
         learned: &mut Learned,
-    ) -> Result<(), GreetError> {
+    ) -> Result<(), CallError> {
         // A server that has refused an optional command does not get it again.
         steps.retain(|step| {
             !step.expected.is_optional() || self.known.refusal(&step.words()).is_none()
@@ -193,22 +157,10 @@ impl Handshake {
         exchange.send(steps).await;
         let says_hello = steps.iter().any(|step| step.expected == Expected::Hello);
         for step in std::mem::take(steps) {
-            let reply = match exchange.reply().await {
-                Ok(reply) => reply,
-                Err(Ended { why, is_closed }) => {
-                    let hint = self.hint_at_end(exchange, learned, &step);
-                    let error = not_connected(&format!("{why}{hint}"));
-                    let is_on_hello = says_hello
-                        && is_closed
-                        && !self.needs_resp3
-                        && learned.protocol != Some(Protocol::Resp3);
-                    return Err(if is_on_hello {
-                        GreetError::EndedOnHello(error)
-                    } else {
-                        GreetError::Call(error)
-                    });
-                }
-            };
+            let reply = exchange.reply().await.map_err(|why| {
+                let hint = if exchange.answered { "" } else { self.hint };
+                not_connected(&format!("{why}{hint}"))
+            })?;
             let login_follows =
                 says_hello && learned.has_login && learned.protocol == Some(Protocol::Resp2);
             if login_follows && reply.as_ref().is_err_and(|text| lacks_login(text)) {
@@ -220,21 +172,10 @@ impl Handshake {
             {
                 self.known.refused(&step.words(), text);
             }
-            self.settle(step.expected, reply, learned)
-                .map_err(GreetError::Call)?;
+            self.settle(step.expected, reply, learned)?;
         }
         learned.took = sent.elapsed();
         Ok(())
-    }
-
-    /// What may be the reason if the connection ends instead of a reply to this command.
-    fn hint_at_end(&self, exchange: &Exchange<'_>, learned: &Learned, step: &Step) -> String {
-        if learned.pongs {
-            let command = name(&step.words());
-            return format!(": it answers PING, but does not take {command}, like Twemproxy");
-        }
-        let hint = if exchange.answered { "" } else { self.hint };
-        hint.to_owned()
     }
 
     /// The first command of a connection in RESP3.
@@ -297,7 +238,6 @@ impl Handshake {
         learned: &mut Learned,
     ) -> Result<(), CallError> {
         match (expected, reply) {
-            (Expected::Ping, pong) => learned.pongs = pong.is_ok(),
             // Before a login or on a full server, this is the answer to any command.
             (_, Err(text)) if text.starts_with("NOAUTH ") => {
                 return Err(CallError::Refused(Fault(text)));
@@ -320,7 +260,7 @@ impl Handshake {
                 learned.protocol = Some(Protocol::Resp2);
             }
             (Expected::Identity, reply) => {
-                learned.server = Identity::of(reply.as_ref().ok(), None);
+                learned.server = Identity::of(reply.as_ref().ok());
                 self.known.met(learned.server.run_id());
             }
             (Expected::Replication, Ok(info)) => {
@@ -335,11 +275,11 @@ impl Handshake {
                 learned.ran_by.get_or_insert_default().extend(run_id);
             }
             (Expected::ScriptWithTwoKeys, Ok(_)) => self.known.takes_several_slots(),
-            (Expected::ScriptWithTwoKeys, Err(_)) => self.known.takes_one_slot_only(),
             (Expected::Role, Ok(reply)) => {
                 learned.role = learned.role.take().or_else(|| role(&reply));
             }
             (Expected::Required, Ok(_))
+            | (Expected::ScriptWithTwoKeys, Err(_))
             | (Expected::Optional | Expected::Role | Expected::Replication, _) => {}
             (Expected::Hello | Expected::Required, Err(text)) => {
                 return Err(match sort_error_reply(&text) {
@@ -366,8 +306,6 @@ struct Learned {
     wants_keys: bool,
     /// The run ids of the servers that ran scripts. `None` until one with a key has run.
     ran_by: Option<BTreeSet<String>>,
-    /// Whether the server has answered PING.
-    pongs: bool,
     /// How long the last round took.
     took: Duration,
 }

@@ -35,13 +35,8 @@ const NO_FORMER_ID: &str = "0000000000000000000000000000000000000000";
 
 impl Identity {
     /// `info` is the reply to `INFO server`, if there was one.
-    pub(super) fn of(info: Option<&Value>, peer: Option<SocketAddr>) -> Self {
-        let run_id = info.and_then(|info| line(info, "run_id:"));
-        Identity {
-            run_id: run_id.map(Arc::from),
-            replication: None,
-            peer,
-        }
+    pub(super) fn of(info: Option<&Value>) -> Self {
+        Identity::of_run(info.and_then(|info| line(info, "run_id:")))
     }
 
     /// Adds what the reply to `INFO replication` says.
@@ -74,11 +69,10 @@ impl Identity {
         self.run_id.as_deref()
     }
 
-    pub(super) fn of_run(run_id: Option<String>) -> Self {
+    pub(super) fn of_run(run_id: Option<&str>) -> Self {
         Identity {
             run_id: run_id.map(Arc::from),
-            replication: None,
-            peer: None,
+            ..Identity::default()
         }
     }
 
@@ -114,7 +108,10 @@ mod tests {
     use super::*;
 
     fn identity(info: &str, peer: &str) -> Identity {
-        Identity::of(Some(&Value::Text(info.into())), peer.parse().ok())
+        Identity {
+            peer: peer.parse().ok(),
+            ..Identity::of(Some(&Value::Text(info.into())))
+        }
     }
 
     #[test]
@@ -134,23 +131,15 @@ mod tests {
                 true,
                 "another process there",
             ),
-            (
-                Identity::of(None, "10.0.0.1:6379".parse().ok()),
-                false,
-                "it does not say",
-            ),
-            (
-                Identity::of(None, "10.0.0.2:6379".parse().ok()),
-                true,
-                "nor is it there",
-            ),
-            (Identity::of(None, None), false, "nothing is known"),
+            (identity("", "10.0.0.1:6379"), false, "it does not say"),
+            (identity("", "10.0.0.2:6379"), true, "nor is it there"),
+            (Identity::default(), false, "nothing is known"),
         ];
         for (met, is_other, why) in others {
             assert_eq!(met.is_other_than(&known), is_other, "{why}");
             assert_eq!(known.is_other_than(&met), is_other, "{why}");
         }
-        let mut learnt = Identity::of(None, "10.0.0.1:6379".parse().ok());
+        let mut learnt = identity("", "10.0.0.1:6379");
         learnt.learn(&known);
         assert_eq!(learnt, known);
     }

@@ -49,7 +49,6 @@
 //! | `credentials`, `login` | credentials, and how a login is renewed |
 //! | `codec`, `encode` | RESP3 and RESP2 |
 //! | `dial`, `stream`, `tls` | a stream of bytes to the server |
-//! | `fred` | a stream whose commands are sent by the client `fred` |
 //! | `sync`, `process` | locks and wake-ups, and the process that made a client; `leasehold` uses both |
 //!
 //! A lost connection is replaced, never repaired, and no request moves to the next connection. A
@@ -71,8 +70,6 @@ mod deployment;
 mod dial;
 mod encode;
 mod endpoint;
-#[cfg(feature = "fred")]
-mod fred;
 mod grace;
 mod handshake;
 mod identity;
@@ -109,16 +106,17 @@ pub use address_map::AddressMap;
 pub use call::{Arg, Call, Value};
 pub use call_error::{CallError, Fault, sort_error_reply};
 pub use config_error::ConfigError;
-pub use credentials::{Credentials, CredentialsFuture, CredentialsProvider, Provider};
+pub use credentials::{
+    Credentials, CredentialsFuture, CredentialsProvider, Provider, without_secret,
+};
 pub use deployment::Deployment;
 pub use dial::{StreamDialer, Tls};
-#[cfg(feature = "fred")]
-pub use fred::dialer as fred_dialer;
 pub use grace::refused_until;
 pub use process::Process;
 pub use protocol::Protocol;
 pub use script::Script;
 pub use setup::{Runtimes, Setup};
+pub use task::AbortOnDrop;
 #[cfg(feature = "tls")]
 pub use tls::TlsOptions;
 pub use transport::{IfUnreachable, Sent, Timing, Transport};
@@ -199,29 +197,29 @@ pub enum Missed<'a> {
     Where(&'a dyn Fn(&str) -> bool),
 }
 
-/// Receives messages and events of the connections. No method may block.
+/// Receives messages and events of the connections. Each is ignored by default. No method may block.
 pub trait TransportEvents: Send + Sync + 'static {
     /// A server has answered the handshake of a connection, after this time.
     fn greeted(&self, _after: Duration) {}
     /// A message arrived on a subscribed channel.
-    fn message(&self, channel: &str, payload: &[u8]);
+    fn message(&self, _channel: &str, _payload: &[u8]) {}
     /// Messages may have been missed, because of a reconnect or a full queue.
-    fn missed(&self, what: Missed<'_>);
+    fn missed(&self, _what: Missed<'_>) {}
     /// The server has refused a channel that was to be restored. It is not asked for again until somebody subscribes.
     fn refused(&self, _channel: &str) {}
     /// A connection to this server was lost. `_why` is the reason.
     fn disconnected(&self, _server: &dyn Display, _why: &dyn Display) {}
-    /// The connection that carries the renewals of the keys for which `concerns` returns true was lost. Their server may be
+    /// The connection that carries the renewals of the keys for which `_concerns` returns true was lost. Their server may be
     /// another one by now.
     fn out_of_reach(&self, _concerns: &dyn Fn(&str) -> bool) {}
     /// A connection to this server has replaced a lost one.
     fn reconnected(&self, _server: &dyn Display) {}
-    /// The lane has a connection again after a loss, to the server of the keys for which `concerns` returns true. The
+    /// The lane has a connection again after a loss, to the server of the keys for which `_concerns` returns true. The
     /// server may have restarted without its data.
-    fn restored(&self, lane: Lane, concerns: &dyn Fn(&str) -> bool);
-    /// Another server now serves the keys for which `concerns` returns true. It may lack the last
+    fn restored(&self, _lane: Lane, _concerns: &dyn Fn(&str) -> bool) {}
+    /// Another server now serves the keys for which `_concerns` returns true. It may lack the last
     /// writes of the previous server.
-    fn primary_changed(&self, concerns: &dyn Fn(&str) -> bool);
+    fn primary_changed(&self, _concerns: &dyn Fn(&str) -> bool) {}
 }
 
 /// The kind of deployment that stores the locks.

@@ -11,13 +11,13 @@
 //! | `supervisor` | maintains one connection: watches it, gives it up, and replaces it |
 //! | `opening` | opens a connection |
 //!
-//! `docs/connection.md` has the states of a node.
+//! `docs/dev/connection.md` has the states of a node.
 //!
 //! # Bounds
 //!
 //! Three supervisors and three drivers. Nothing is queued while there is no connection.
 
-mod generation;
+pub(super) mod generation;
 mod opening;
 mod shared;
 mod supervisor;
@@ -43,8 +43,6 @@ use super::setup::Setup;
 use crate::sync::Mutex;
 use crate::timer::{Duration, Instant, timeout};
 
-#[cfg(all(test, shuttle))]
-pub(super) use self::generation::give_up;
 pub(super) use self::shared::LANES;
 pub(super) use self::supervisor::CLOSING_MAX;
 use crate::Call;
@@ -115,12 +113,6 @@ impl Node {
             shared,
             supervisors,
         }
-    }
-
-    #[cfg(test)]
-    pub(super) async fn call(&self, lane: Lane, call: Call) -> CallOutcome {
-        let sent = self.send(lane, call, KeyForm::Plain)?;
-        answer(sent).await
     }
 
     /// Passes a call to the lane's connection. [`answer`] waits for the outcome.
@@ -197,18 +189,6 @@ impl Node {
     async fn until(&self, holds: impl FnMut(&[Progress; 3]) -> bool) {
         // This cannot fail, because `self.shared` holds the sender.
         drop(self.shared.progress.subscribe().wait_for(holds).await);
-    }
-
-    #[cfg(feature = "test-util")]
-    pub(super) fn calls_under_way(&self) -> usize {
-        let connections = self
-            .shared
-            .slots
-            .iter()
-            .filter_map(|slot| slot.connection().ok());
-        connections
-            .map(|connection| connection.calls_under_way())
-            .sum()
     }
 
     /// The number of connections that the lane has lost.

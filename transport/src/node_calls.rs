@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::abilities::{Abilities, Known, SHARDED_MESSAGES, Scripts};
-use crate::cluster;
+use crate::node::Node;
 use crate::timer::Instant;
 use crate::transport::{Nodes, Transport};
 use crate::{Call, Value};
@@ -38,34 +38,23 @@ impl Transport {
         lane: Lane,
         words: &[&[u8]],
     ) -> Result<Value, CallError> {
-        match self.nodes() {
-            Nodes::One(node) => node.command(lane, words).await,
-            Nodes::Many(cluster) => cluster.command(node, lane, words).await,
-        }
+        self.node(node)?.command(lane, words).await
     }
 
     /// The address of a node.
     pub fn server_of(&self, node: NodeId) -> String {
-        match self.nodes() {
-            Nodes::One(node) => node.server(),
-            Nodes::Many(cluster) => cluster.server_of(node),
-        }
+        let retired = |_| "a node that was retired".to_owned();
+        self.node(node).map_or_else(retired, |node| node.server())
     }
 
     /// Why the calls of a lane about this key have no connection; `None` if they have one.
     pub fn fault(&self, lane: Lane, key: &str) -> Option<Fault> {
-        match self.nodes() {
-            Nodes::One(node) => node.fault(lane),
-            Nodes::Many(cluster) => cluster.fault(lane, key),
-        }
+        self.node(self.node_of(key)).ok()?.fault(lane)
     }
 
     /// The end of the grace of the server of this key. `None` if it is over.
     pub fn grace_ends(&self, key: &str) -> Option<Instant> {
-        match self.nodes() {
-            Nodes::One(node) => node.grace_ends(),
-            Nodes::Many(cluster) => cluster.grace_ends(key),
-        }
+        self.node(self.node_of(key)).ok()?.grace_ends()
     }
 
     /// Whether one call may name keys of several slots. In a cluster it may not. Even keys of one slot are apart there
@@ -129,9 +118,13 @@ impl Transport {
     }
 
     fn known(&self, node: NodeId) -> Option<Arc<Known>> {
+        self.node(node).ok()?.known()
+    }
+
+    fn node(&self, node: NodeId) -> Result<Arc<Node>, CallError> {
         match self.nodes() {
-            Nodes::One(node) => node.known(),
-            Nodes::Many(cluster) => cluster.known(node),
+            Nodes::One(only) => Ok(only.clone()),
+            Nodes::Many(cluster) => cluster.node(node),
         }
     }
 
@@ -154,10 +147,5 @@ impl Transport {
             Nodes::One(_) => vec![NodeId::default()],
             Nodes::Many(cluster) => cluster.all_nodes(),
         }
-    }
-
-    /// Whether one call can write to all these keys atomically.
-    pub fn run_as_one<'a>(&self, mut keys: impl Iterator<Item = &'a str>) -> bool {
-        self.takes_many_keys() || cluster::are_of_one_slot(&mut keys)
     }
 }

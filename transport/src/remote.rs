@@ -9,12 +9,9 @@ use tokio::sync::Notify;
 use tokio::time::{Duration, timeout};
 
 use super::abilities::Known;
-use super::credentials::Provider;
 use super::dial::Dial;
 use super::endpoint::Endpoint;
-use super::handshake::{Begin, GreetError, Greeting, Handshake, not_connected};
-use super::login::Login;
-use super::protocol::Protocol;
+use super::handshake::{Greeting, Handshake, not_connected};
 use super::stream::{LOOK_UP_MAX, Reader, Writer};
 use super::task::AbortOnDrop;
 use crate::CallError;
@@ -61,35 +58,9 @@ impl Remote {
         }
     }
 
-    /// Sets the provider of credentials, which is asked at each login.
-    pub(super) fn log_in_by(mut self, provider: Option<Provider>) -> Self {
-        if let Some(provider) = provider {
-            self.handshake.login = Login::Provider(provider);
-        }
-        self
-    }
-
-    /// Shares what is known about the server with its other connections.
-    pub(super) fn sharing(mut self, known: Arc<Known>) -> Self {
-        self.handshake.known = known;
-        self
-    }
-
-    /// Makes connections find out which scripts the server runs.
-    pub(super) fn gets_scripts(self) -> Self {
-        self.handshake.known.gets_scripts();
-        self
-    }
-
     /// What is known about the server.
     pub(super) fn known(&self) -> &Arc<Known> {
         &self.handshake.known
-    }
-
-    /// Makes connections fail unless the server is a primary.
-    pub(super) fn primary_only(mut self) -> Self {
-        self.handshake.primary_only = true;
-        self
     }
 
     /// Notified when an engine in this process can be reached again. `None` for servers.
@@ -120,42 +91,17 @@ impl Remote {
 
     /// Opens a stream to one of the addresses and performs the handshake. The caller ends the attempt after `limit`.
     /// Blocking work runs on `resolver`.
-    ///
-    /// If the protocol of the server is not known and the server closes the connection instead of accepting HELLO, a
-    /// second stream begins in RESP2.
     pub(super) async fn open(
         &self,
         addresses: &[SocketAddr],
         resolver: &Handle,
         limit: Duration,
     ) -> Result<Opened, CallError> {
-        let greet = |begin| self.greet(addresses, resolver, limit, begin);
-        match greet(Begin::AsKnown).await {
-            // A server that is down says nothing about its protocol, so none is remembered if this fails as well.
-            Err(GreetError::EndedOnHello(_))
-                if self.known().abilities().protocol != Some(Protocol::Resp3) =>
-            {
-                greet(Begin::AfterHello).await
-            }
-            opened => opened,
-        }
-        .map_err(GreetError::into_call)
-    }
-
-    async fn greet(
-        &self,
-        addresses: &[SocketAddr],
-        resolver: &Handle,
-        limit: Duration,
-        begin: Begin,
-    ) -> Result<Opened, GreetError> {
         let dialed = self.dial.connect(addresses, resolver, limit).await;
-        let failed = |error: io::Error| GreetError::Call(not_connected(&error.to_string()));
+        let failed = |error: io::Error| not_connected(&error.to_string());
         let (mut reader, mut writer, peer) = dialed.map_err(failed)?;
-        let mut greeting = self
-            .handshake
-            .run(&mut reader, &mut writer, resolver, begin)
-            .await?;
+        let greeted = self.handshake.run(&mut reader, &mut writer, resolver).await;
+        let mut greeting = greeted?;
         greeting.server.peer = peer;
         Ok(Opened {
             reader,

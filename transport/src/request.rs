@@ -6,6 +6,7 @@ use std::sync::Arc;
 use futures_util::FutureExt as _;
 use tokio::sync::oneshot;
 
+use super::subscriptions::SubscriptionRegistry;
 use crate::{Call, Value};
 use crate::{CallError, Fault, PubSub};
 
@@ -89,31 +90,20 @@ pub(super) enum Notification {
     Pong(oneshot::Sender<()>),
 }
 
-/// Receives the outcome of each SUBSCRIBE.
-pub(super) trait SubscriptionObserver: Send + Sync {
-    /// The server confirmed or refused the subscription. Returns a restored channel that it forgets.
-    fn answered(&self, request: SubscribeRequest, outcome: SubscribeOutcome) -> Option<Arc<str>>;
-    /// The connection ended before the server answered.
-    fn interrupted(&self, request: SubscribeRequest);
-    /// The server ended the subscription of a sharded channel, because it does not serve the slot any more.
-    /// False if the subscription had ended before.
-    fn revoked(&self, channel: &str) -> bool;
-}
-
 impl Notification {
     /// Returns the channel that was not restored and is forgotten.
     pub(super) fn deliver(
         all: impl IntoIterator<Item = Self>,
-        observer: &dyn SubscriptionObserver,
+        registry: &SubscriptionRegistry,
     ) -> Option<Arc<str>> {
         let mut forgotten = None;
         // The receiver may have been dropped.
         all.into_iter().for_each(|notification| match notification {
             Notification::Called(answer, outcome) => drop(answer.send(outcome)),
             Notification::Subscribed(request, outcome) => {
-                forgotten = observer.answered(request, outcome);
+                forgotten = registry.answered(request, outcome);
             }
-            Notification::Interrupted(request) => observer.interrupted(request),
+            Notification::Interrupted(request) => registry.interrupted(request),
             Notification::Pong(pong) => drop(pong.send(())),
         });
         forgotten

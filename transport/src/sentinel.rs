@@ -45,8 +45,8 @@ use tokio::time::{Duration, timeout};
 
 use self::watch::{Origin, Watched};
 use super::IfUnreachable;
-use super::deployment::SentinelDeployment;
-use super::endpoint::{Endpoint, HostPort};
+use super::deployment::Deployment;
+use super::endpoint::Endpoint;
 use super::grace::Former;
 use super::handshake::not_connected;
 use super::node::Node;
@@ -67,7 +67,7 @@ pub(crate) struct Sentinel {
 }
 
 struct Shared {
-    deployment: SentinelDeployment,
+    deployment: Deployment,
     setup: Setup,
     /// Notified when there may be another primary.
     changed: Arc<Notify>,
@@ -79,13 +79,10 @@ struct Shared {
 
 impl Sentinel {
     pub(super) async fn connect(
-        deployment: SentinelDeployment,
+        deployment: Deployment,
         setup: Setup,
         if_unreachable: IfUnreachable,
     ) -> Result<Self, CallError> {
-        // Report an invalid URL before anything is sent.
-        let (host, port) = ("localhost".to_owned(), 1);
-        setup.server(&deployment.servers.at(&HostPort { host, port }))?;
         let changed = Arc::<Notify>::default();
         let unknown = Err(Fault("no sentinel has named the primary yet".into()));
         let node = Node::open(unknown, Former::Nobody, setup.clone(), changed.clone());
@@ -97,7 +94,7 @@ impl Sentinel {
             sentinels: Mutex::default(),
             unnamed: Mutex::default(),
         });
-        for endpoint in &shared.deployment.sentinels {
+        for endpoint in &shared.deployment.endpoints {
             shared.watch(endpoint, Origin::Url)?;
         }
         let own = &shared.setup.runtimes.own;
@@ -110,7 +107,7 @@ impl Sentinel {
         };
         let (setup, deployment) = (&sentinel.shared.setup, &sentinel.shared.deployment);
         if if_unreachable == IfUnreachable::Fail {
-            setup.first_resolved(&deployment.sentinels).await;
+            setup.first_resolved(&deployment.endpoints).await;
         }
         let connected = timeout(setup.timing.connect, sentinel.node.connected())
             .await
@@ -165,21 +162,16 @@ impl fmt::Debug for Sentinel {
 }
 
 impl Shared {
-    /// Returns where to reach a server that a sentinel has named. Fails if the address map fails.
-    fn named(&self, address: &HostPort) -> Result<Endpoint, Fault> {
-        let map = self.setup.address_map.as_ref();
-        self.deployment.servers.named(address, map)
-    }
-
     /// A server that sentinels have named. It is refused unless it is a primary.
     fn primary(&self, server: &Result<Endpoint, Fault>) -> Result<Arc<Remote>, Fault> {
         let server = server.as_ref().map_err(Clone::clone)?;
-        let remote = self.setup.server(server).map_err(|error| {
+        let mut remote = self.setup.server(server).map_err(|error| {
             Fault(format!(
                 "the sentinels name a primary that cannot be used: {error:?}"
             ))
         })?;
-        Ok(Arc::new(remote.primary_only()))
+        remote.handshake.primary_only = true;
+        Ok(Arc::new(remote))
     }
 
     /// Watches a sentinel, unless it is watched already.

@@ -8,10 +8,10 @@ use tokio::runtime::Handle;
 
 use super::Timing;
 use super::abilities::Servers;
-use super::address_map::AddressMap;
 use super::credentials::Provider;
 use super::dial::{Dial, StreamDialer, Tls};
 use super::endpoint::Endpoint;
+use super::login::Login;
 use super::remote::Remote;
 use super::stream::SHARED;
 use crate::{CallError, ShardedPubSub, TransportEvents};
@@ -29,8 +29,6 @@ pub struct Setup {
     pub tls: Option<Tls>,
     /// Replaces the credentials of the URL.
     pub provider: Option<Provider>,
-    /// Where servers are reached that announce other addresses.
-    pub address_map: Option<AddressMap>,
     /// Replaces sockets.
     pub streams: Option<StreamDialer>,
     /// The timeouts.
@@ -57,8 +55,12 @@ pub struct Runtimes {
 impl Setup {
     /// A server with locks.
     pub(super) fn server(&self, endpoint: &Endpoint) -> Result<Remote, CallError> {
-        let remote = self.sentinel(endpoint)?;
-        Ok(remote.log_in_by(self.provider.clone()).gets_scripts())
+        let mut remote = self.sentinel(endpoint)?;
+        if let Some(provider) = &self.provider {
+            remote.handshake.login = Login::Provider(provider.clone());
+        }
+        remote.known().gets_scripts();
+        Ok(remote)
     }
 
     /// Waits until one of these servers has an address, because a look-up does not count towards the time for
@@ -79,7 +81,8 @@ impl Setup {
             Some(streams) => streams.to(endpoint),
             None => Dial::to(endpoint, self.tls.as_ref())?,
         };
-        let known = self.servers.at(endpoint);
-        Ok(Remote::new(dial, endpoint, &self.name).sharing(known))
+        let mut remote = Remote::new(dial, endpoint, &self.name);
+        remote.handshake.known = self.servers.at(endpoint);
+        Ok(remote)
     }
 }

@@ -21,10 +21,9 @@ use crate::sync::{AtomicU64, Mutex};
 use crate::{CallError, Fault};
 
 pub(super) struct ConnectionSlot {
-    state: Mutex<State>,
+    /// With the generation of the connections that are accepted.
+    state: Mutex<(State, u64)>,
     epoch: AtomicU64,
-    /// Changes under the lock of `state`.
-    generation: AtomicU64,
 }
 
 enum State {
@@ -36,18 +35,16 @@ enum State {
 
 impl ConnectionSlot {
     pub(super) fn new() -> Self {
-        let state = Mutex::new(State::Disconnected(Fault("not connected yet".into())));
-        let (epoch, generation) = (AtomicU64::new(0), AtomicU64::new(0));
+        let state = State::Disconnected(Fault("not connected yet".into()));
         ConnectionSlot {
-            state,
-            epoch,
-            generation,
+            state: Mutex::new((state, 0)),
+            epoch: AtomicU64::new(0),
         }
     }
 
     /// The connection to send on. Without a connection nothing is queued, and the call is not applied.
     pub(super) fn connection(&self) -> Result<Arc<Connection>, CallError> {
-        match &*self.state.lock() {
+        match &self.state.lock().0 {
             State::Connected(connection) => Ok(connection.clone()),
             State::Disconnected(fault) => Err(CallError::NotApplied(fault.clone())),
             State::Closed => Err(CallError::Closed),
@@ -60,12 +57,12 @@ impl ConnectionSlot {
 
     /// Removes a lost connection from the slot.
     pub(super) fn disconnected(&self, fault: Fault) {
-        self.take(&mut self.state.lock(), fault);
+        self.take(&mut self.state.lock().0, fault);
     }
 
     /// Updates the reason why there is no connection, if there is none.
     pub(super) fn unreachable(&self, fault: Fault) {
-        if let State::Disconnected(why) = &mut *self.state.lock() {
+        if let State::Disconnected(why) = &mut self.state.lock().0 {
             *why = fault;
         }
     }
@@ -73,9 +70,9 @@ impl ConnectionSlot {
     /// Called when the node gets another target. From now on, the slot accepts only connections of this generation.
     /// Returns the previous connection, which must be ended.
     pub(super) fn switched(&self, generation: u64, fault: Fault) -> Option<Arc<Connection>> {
-        let mut state = self.state.lock();
-        self.generation.store(generation, Ordering::Release);
-        self.take(&mut state, fault)
+        let mut guard = self.state.lock();
+        guard.1 = generation;
+        self.take(&mut guard.0, fault)
     }
 
     fn take(&self, state: &mut State, fault: Fault) -> Option<Arc<Connection>> {
@@ -95,17 +92,17 @@ impl ConnectionSlot {
 
     /// False if the connection belongs to an earlier generation (SLOT-3).
     pub(super) fn connected(&self, connection: &Arc<Connection>, generation: u64) -> bool {
-        let mut state = self.state.lock();
-        if self.generation.load(Ordering::Acquire) != generation {
+        let (state, accepted) = &mut *self.state.lock();
+        if *accepted != generation {
             return false;
         }
-        if !matches!(*state, State::Closed) {
+        if !matches!(state, State::Closed) {
             *state = State::Connected(connection.clone());
         }
         true
     }
 
     pub(super) fn close(&self) {
-        *self.state.lock() = State::Closed;
+        self.state.lock().0 = State::Closed;
     }
 }

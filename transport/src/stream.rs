@@ -16,6 +16,7 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep};
 
+use crate::endpoint::HostPort;
 use crate::sync::Mutex;
 
 pub(crate) type Reader = Box<dyn AsyncRead + Send + Unpin>;
@@ -73,19 +74,17 @@ pub(super) async fn tcp(addresses: &[SocketAddr], limit: Duration) -> io::Result
 /// The addresses of a host, which another connection may have learned up to `age_max` ago. Hosts are resolved on a
 /// blocking thread of `resolver`.
 pub(super) async fn addresses(
-    host: &str,
-    port: u16,
+    at: &HostPort,
     resolver: &Handle,
     age_max: Duration,
 ) -> io::Result<Vec<SocketAddr>> {
-    // An IPv6 address has brackets in a URL, but the resolver expects none.
-    let host = host.trim_start_matches('[').trim_end_matches(']');
+    let HostPort { host, port } = at;
     let mut addresses = match host.parse::<IpAddr>() {
-        Ok(address) => vec![(address, port).into()],
+        Ok(address) => vec![(address, *port).into()],
         Err(_) => look_up(host, resolver, age_max, ask_the_system).await?,
     };
     for address in &mut addresses {
-        address.set_port(port);
+        address.set_port(*port);
     }
     Ok(addresses)
 }

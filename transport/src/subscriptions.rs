@@ -27,7 +27,7 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 
 use super::connection::Connection;
-use super::request::{SubscribeOutcome, SubscribeRequest, SubscriptionObserver};
+use super::request::{SubscribeOutcome, SubscribeRequest};
 use crate::sync::Mutex;
 use crate::{CallError, Fault, PubSub};
 
@@ -262,8 +262,14 @@ impl State {
     }
 }
 
-impl SubscriptionObserver for SubscriptionRegistry {
-    fn answered(&self, request: SubscribeRequest, outcome: SubscribeOutcome) -> Option<Arc<str>> {
+/// The ends of the requests.
+impl SubscriptionRegistry {
+    /// The server confirmed or refused the subscription. Returns a restored channel that is forgotten.
+    pub(super) fn answered(
+        &self,
+        request: SubscribeRequest,
+        outcome: SubscribeOutcome,
+    ) -> Option<Arc<str>> {
         let (mut state, mut forgotten) = (self.0.lock(), None);
         match &outcome {
             // The outcome belongs to a connection that was lost meanwhile. The next connection has
@@ -287,7 +293,9 @@ impl SubscriptionObserver for SubscriptionRegistry {
         forgotten
     }
 
-    fn revoked(&self, channel: &str) -> bool {
+    /// The server ended the subscription of a sharded channel, because it does not serve the slot any more.
+    /// False if the subscription had ended before.
+    pub(super) fn revoked(&self, channel: &str) -> bool {
         let mut state = self.0.lock();
         // If the channel was unsubscribed and subscribed again, the push ends the earlier
         // subscription. The later one is not confirmed yet, so `take` returns false.
@@ -295,7 +303,8 @@ impl SubscriptionObserver for SubscriptionRegistry {
         registered.is_some_and(|registered| std::mem::take(&mut registered.confirmed))
     }
 
-    fn interrupted(&self, request: SubscribeRequest) {
+    /// The connection ended before the server answered.
+    pub(super) fn interrupted(&self, request: SubscribeRequest) {
         let mut state = self.0.lock();
         let error = match &state.connectivity {
             Connectivity::Connected(_) | Connectivity::Reconnecting => {

@@ -12,7 +12,7 @@
 //! there is one. So every test checks the rule.
 //!
 //! With `--cfg shuttle`, the tests use locks and atomics that may switch to another thread wherever
-//! the system might: see `tests/model.rs`.
+//! the system might: those of `tests/model/sync.rs`.
 
 mod map;
 
@@ -24,17 +24,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use tokio::sync::futures::Notified;
 
 #[cfg(not(all(test, shuttle)))]
-pub use std::sync::atomic::{AtomicU64, AtomicUsize};
-
-#[cfg(not(all(test, shuttle)))]
-pub use self::counted::{Mutex, MutexGuard};
-#[cfg(not(all(test, shuttle)))]
-pub use futures_util::task::AtomicWaker;
-
+pub use self::counted::{AtomicU64, AtomicUsize, AtomicWaker, Mutex, MutexGuard};
 #[cfg(all(test, shuttle))]
-pub use self::model::{AtomicWaker, Mutex, MutexGuard, step};
-#[cfg(all(test, shuttle))]
-pub use shuttle::sync::atomic::{AtomicU64, AtomicUsize};
+pub use crate::tests::model::sync::{AtomicU64, AtomicUsize, AtomicWaker, Mutex, MutexGuard};
 
 pub use map::Map;
 
@@ -141,9 +133,13 @@ impl<G: DerefMut> DerefMut for Guard<G> {
     }
 }
 
-/// The locks of `parking_lot`, which count the locks that a thread holds.
+/// Atomics, and the locks of `parking_lot`, which count the locks that a thread holds.
 #[cfg(not(all(test, shuttle)))]
 mod counted {
+    pub use std::sync::atomic::{AtomicU64, AtomicUsize};
+
+    pub use futures_util::task::AtomicWaker;
+
     use super::Guard;
 
     /// The guard of a locked mutex.
@@ -174,73 +170,5 @@ mod counted {
         pub fn get_mut(&mut self) -> &mut T {
             self.0.get_mut()
         }
-    }
-}
-
-/// The same API on top of shuttle's locks.
-#[cfg(all(test, shuttle))]
-mod model {
-    use std::sync::atomic::Ordering;
-    use std::task::Waker;
-
-    pub use shuttle::sync::MutexGuard;
-
-    const UNPOISONED: &str = "a panic ends the model";
-
-    /// A mutex without poisoning.
-    #[derive(Debug, Default)]
-    pub struct Mutex<T>(shuttle::sync::Mutex<T>);
-
-    impl<T> Mutex<T> {
-        /// Makes an unlocked mutex.
-        pub fn new(value: T) -> Self {
-            Mutex(shuttle::sync::Mutex::new(value))
-        }
-
-        /// Waits for the lock.
-        pub fn lock(&self) -> MutexGuard<'_, T> {
-            self.0.lock().expect(UNPOISONED)
-        }
-
-        /// Takes the lock if it is free.
-        pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
-            self.0.try_lock().ok()
-        }
-
-        /// The value, which nobody else can have.
-        pub fn get_mut(&mut self) -> &mut T {
-            self.0.get_mut().expect(UNPOISONED)
-        }
-    }
-
-    /// The real `AtomicWaker`, which needs no model because it never blocks. Other threads may run
-    /// before and after each call.
-    #[derive(Debug, Default)]
-    pub struct AtomicWaker(futures_util::task::AtomicWaker);
-
-    impl AtomicWaker {
-        /// Creates an `AtomicWaker` without a waker.
-        pub fn new() -> Self {
-            AtomicWaker::default()
-        }
-
-        /// Stores the waker of a task.
-        pub fn register(&self, waker: &Waker) {
-            step();
-            self.0.register(waker);
-            step();
-        }
-
-        /// Wakes the task.
-        pub fn wake(&self) {
-            step();
-            self.0.wake();
-            step();
-        }
-    }
-
-    /// Lets another thread run here.
-    pub fn step() {
-        shuttle::sync::atomic::AtomicBool::new(false).store(true, Ordering::SeqCst);
     }
 }

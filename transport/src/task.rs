@@ -2,7 +2,9 @@
 
 use tokio::task::JoinHandle;
 
-pub(super) struct AbortOnDrop<T>(pub(super) JoinHandle<T>);
+/// A task that ends when this is dropped.
+#[derive(Debug)]
+pub struct AbortOnDrop<T>(pub JoinHandle<T>);
 
 impl<T> Drop for AbortOnDrop<T> {
     fn drop(&mut self) {

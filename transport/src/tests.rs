@@ -29,7 +29,7 @@ mod look_ups;
 mod losses;
 mod memory;
 #[cfg(shuttle)]
-mod model;
+pub(crate) mod model;
 mod pacing;
 mod resp2;
 mod sentinels;
@@ -49,10 +49,10 @@ use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::dial::{Dial, StreamDialer};
-use crate::endpoint::Endpoint;
-use crate::node::{CLOSING_MAX, LANES, Node};
+use crate::endpoint::{Endpoint, Security};
+use crate::node::{CLOSING_MAX, LANES, Node, answer};
 use crate::remote::Remote;
-use crate::request::KeyForm;
+use crate::request::{CallOutcome, KeyForm};
 use crate::*;
 
 static ADD: Script = Script::new("add", "return redis.call('incrby', KEYS[1], ARGV[1])");
@@ -175,6 +175,19 @@ impl Drop for OwnRuntime {
     }
 }
 
+impl Node {
+    async fn call(&self, lane: Lane, call: Call) -> CallOutcome {
+        let sent = self.send(lane, call, KeyForm::Plain)?;
+        answer(sent).await
+    }
+}
+
+/// The server, refused unless it is a primary.
+fn primary_at(mut remote: Remote) -> Remote {
+    remote.handshake.primary_only = true;
+    remote
+}
+
 /// A connected transport with all that it needs. A test declares it last, so that it is dropped first.
 struct Testbed {
     redis: Arc<Node>,
@@ -294,7 +307,6 @@ fn setup(timing: Timing, events: Arc<Recorder>, own: &Handle) -> Setup {
         name: NAME.to_owned(),
         tls: None,
         provider: None,
-        address_map: None,
         streams: None,
         timing,
         events,
@@ -310,7 +322,7 @@ fn setup(timing: Timing, events: Arc<Recorder>, own: &Handle) -> Setup {
 fn remote(url: &str) -> Remote {
     let endpoint = Endpoint::parse(url).unwrap();
     #[cfg(feature = "tls")]
-    let tls = endpoint.is_secured().then(tls::system);
+    let tls = (endpoint.security() == Security::Tls).then(tls::system);
     #[cfg(not(feature = "tls"))]
     let tls = None;
     Remote::new(Dial::to(&endpoint, tls.as_ref()).unwrap(), &endpoint, NAME)

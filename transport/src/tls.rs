@@ -13,11 +13,13 @@ use tokio::runtime::Handle;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use tokio_rustls::rustls::pki_types::ServerName;
-use tokio_rustls::rustls::{AlertDescription, ClientConfig, Error as TlsError, RootCertStore};
+use tokio_rustls::rustls::{
+    AlertDescription as Alert, ClientConfig, Error as TlsError, RootCertStore,
+};
 
 use self::pems::Pems;
 use super::deployment::Deployment;
-use super::endpoint::{Address, Endpoint};
+use super::endpoint::Endpoint;
 use crate::ConfigError;
 use crate::sync::Mutex;
 use crate::{CallError, Fault};
@@ -89,21 +91,13 @@ impl Tls {
     ///
     /// [`ConfigError::Url`].
     pub fn can_name_all(&self, deployment: &Deployment) -> Result<(), ConfigError> {
-        deployment
-            .endpoints()
-            .iter()
-            .try_for_each(|endpoint| self.can_name(endpoint))
-    }
-
-    fn can_name(&self, endpoint: &Endpoint) -> Result<(), ConfigError> {
-        let Address::Tls { host, .. } = endpoint.address() else {
+        let has_name = |endpoint: &Endpoint| self.name_of(&endpoint.host_port().host).is_ok();
+        if deployment.endpoints.iter().all(has_name) {
             return Ok(());
-        };
-        self.name_of(host).map(drop).map_err(|_| {
-            let reason = "a host that no certificate can name; write a DNS name or an IP address";
-            ConfigError::Url {
-                reason: reason.to_owned(),
-            }
+        }
+        let reason = "a host that no certificate can name; write a DNS name or an IP address";
+        Err(ConfigError::Url {
+            reason: reason.to_owned(),
         })
     }
 
@@ -125,22 +119,16 @@ impl Tls {
 
     /// The configuration for a new connection, from what the files contain now.
     async fn renewed(&self, runtime: &Handle) -> (Arc<ClientConfig>, NotUsed) {
+        let mut not_used = None;
         if self.0.options.has_files() {
             let shared = self.0.clone();
-            let failed = runtime.spawn_blocking(move || shared.renew()).await;
+            let renewed = runtime.spawn_blocking(move || shared.renew()).await;
             // Without a runtime, the client is being dropped.
-            if let Ok(Err(why)) = failed {
-                return (
-                    self.current(),
-                    Some(format!("; changed files were not used: {why}").into()),
-                );
+            if let Ok(Err(why)) = renewed {
+                not_used = Some(format!("; changed files were not used: {why}").into());
             }
         }
-        (self.current(), None)
-    }
-
-    fn current(&self) -> Arc<ClientConfig> {
-        self.0.current.lock().config.clone()
+        (self.0.current.lock().config.clone(), not_used)
     }
 }
 
@@ -167,12 +155,9 @@ fn system_authorities() -> Result<RootCertStore, String> {
 }
 
 fn parse_name(host: &str) -> Result<ServerName<'static>, String> {
-    // Certificates name an IPv6 address without the brackets that it has in a URL.
-    let name = host
-        .trim_start_matches('[')
-        .trim_end_matches(']')
-        .to_owned();
-    ServerName::try_from(name).map_err(|error| error.to_string())
+    // The options may have an IPv6 address with its brackets.
+    let host = host.trim_matches(['[', ']']);
+    ServerName::try_from(host.to_owned()).map_err(|error| error.to_string())
 }
 
 fn unusable(reason: String) -> ConfigError {
@@ -185,19 +170,18 @@ fn explained(error: io::Error, not_used: Option<&str>) -> io::Error {
     let what = match tls {
         Some(TlsError::InvalidCertificate(_)) => "the server's certificate is not accepted: ",
         Some(TlsError::InvalidMessage(_)) => "the server does not answer in TLS: ",
-        Some(TlsError::AlertReceived(alert)) => match alert {
-            AlertDescription::CertificateRequired => "the server requires a client certificate: ",
-            AlertDescription::AccessDenied
-            | AlertDescription::BadCertificate
-            | AlertDescription::CertificateExpired
-            | AlertDescription::CertificateRevoked
-            | AlertDescription::CertificateUnknown
-            | AlertDescription::UnknownCA
-            | AlertDescription::UnsupportedCertificate => {
-                "the server does not accept the client's certificate: "
-            }
-            _ => "",
-        },
+        Some(TlsError::AlertReceived(Alert::CertificateRequired)) => {
+            "the server requires a client certificate: "
+        }
+        Some(TlsError::AlertReceived(
+            Alert::AccessDenied
+            | Alert::BadCertificate
+            | Alert::CertificateExpired
+            | Alert::CertificateRevoked
+            | Alert::CertificateUnknown
+            | Alert::UnknownCA
+            | Alert::UnsupportedCertificate,
+        )) => "the server does not accept the client's certificate: ",
         _ => "",
     };
     if what.is_empty() && not_used.is_none() {

@@ -81,7 +81,7 @@ pub struct Transport {
 #[derive(Debug)]
 enum Connected {
     /// One server, or an engine in this process.
-    Single(Node),
+    Single(Arc<Node>),
     Sentinel(Sentinel),
     Cluster(Cluster),
 }
@@ -103,7 +103,7 @@ impl Sent {
 
 /// The nodes: one for all keys, or several for some keys each.
 pub(crate) enum Nodes<'a> {
-    One(&'a Node),
+    One(&'a Arc<Node>),
     Many(&'a Cluster),
 }
 
@@ -119,19 +119,19 @@ impl Transport {
         if_unreachable: IfUnreachable,
     ) -> Result<Transport, CallError> {
         let servers = setup.servers.clone();
-        let connected = match deployment {
-            Deployment::Single(endpoint) => {
-                let remote = setup.server(&endpoint)?;
-                Connected::Single(if remote.back().is_some() {
+        let connected = match deployment.kind {
+            DeploymentKind::Single | DeploymentKind::Embedded => {
+                let remote = setup.server(&deployment.endpoints[0])?;
+                Connected::Single(Arc::new(if remote.back().is_some() {
                     Node::open(Ok(Arc::new(remote)), Former::Nobody, setup, Arc::default())
                 } else {
                     Node::connect(remote, setup, if_unreachable).await?
-                })
+                }))
             }
-            Deployment::Sentinel(deployment) => {
+            DeploymentKind::Sentinel => {
                 Connected::Sentinel(Sentinel::connect(deployment, setup, if_unreachable).await?)
             }
-            Deployment::Cluster(deployment) => {
+            DeploymentKind::Cluster => {
                 Connected::Cluster(Cluster::connect(deployment, setup, if_unreachable).await?)
             }
         };
@@ -143,16 +143,6 @@ impl Transport {
             Connected::Single(node) => Nodes::One(node),
             Connected::Sentinel(sentinel) => Nodes::One(&sentinel.node),
             Connected::Cluster(cluster) => Nodes::Many(cluster),
-        }
-    }
-
-    /// The number of requests without a reply. Zero for a cluster.
-    #[cfg(feature = "test-util")]
-    pub fn calls_under_way(&self) -> usize {
-        if let Nodes::One(node) = self.nodes() {
-            node.calls_under_way()
-        } else {
-            0
         }
     }
 
@@ -194,15 +184,6 @@ impl Transport {
             Connected::Sentinel(sentinel) => sentinel.answers(question).await,
             _ => Vec::new(),
         }
-    }
-
-    /// True if another server may take over, without the last writes, and this client learns about
-    /// it.
-    pub fn may_fail_over(&self) -> bool {
-        matches!(
-            self.connected,
-            Connected::Sentinel(_) | Connected::Cluster(_)
-        )
     }
 
     /// The kind of deployment.

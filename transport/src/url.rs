@@ -9,6 +9,7 @@
 use std::net::{Ipv6Addr, SocketAddr};
 
 use super::credentials::Credentials;
+use super::endpoint::HostPort;
 use crate::ConfigError;
 
 /// Characters that no host name contains.
@@ -88,7 +89,7 @@ impl<'a> Parts<'a> {
 }
 
 /// Splits a host and its port. An IPv6 address is in brackets.
-pub(super) fn host_and_port(text: &str, default: u16) -> Result<(String, u16), ConfigError> {
+pub(super) fn host_and_port(text: &str, default: u16) -> Result<HostPort, ConfigError> {
     // The colons of an IPv6 address are within brackets.
     let end = match text.find(']') {
         Some(bracket) => bracket + 1,
@@ -99,18 +100,15 @@ pub(super) fn host_and_port(text: &str, default: u16) -> Result<(String, u16), C
         .strip_prefix('[')
         .and_then(|host| host.strip_suffix(']'))
     {
-        Some(address) => match address.parse::<Ipv6Addr>() {
-            Ok(address) => format!("[{address}]"),
-            Err(_) => {
-                return Err(refused(
-                    "the brackets must contain an IPv6 address without a zone",
-                ));
-            }
-        },
+        Some(address) => {
+            let zone = "the brackets must contain an IPv6 address without a zone";
+            let address = address.parse::<Ipv6Addr>().map_err(|_| refused(zone))?;
+            address.to_string()
+        }
         None => host_name(host)?,
     };
     match port_number(port, default) {
-        Some(port) => Ok((host, port)),
+        Some(port) => Ok(HostPort::new(&host, port)),
         None => Err(refused(
             "the port must be a number from 1 to 65535; special characters of a user or password must \
              be percent-encoded",

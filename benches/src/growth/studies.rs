@@ -1,4 +1,4 @@
-//! What the tables and pictures of `docs/growth.md` show.
+//! What the tables and pictures of `docs/dev/growth.md` show.
 
 use crate::study::{Axis, Picture, Row, Study};
 
@@ -21,10 +21,8 @@ const fn scaled(what: &'static str, figure: &'static str, times: f64) -> Row {
 const SCRIPTS: Row = row("script calls/s", "redis_evals");
 const COMMANDS: Row = row("commands/s, those in scripts included", "redis_commands");
 const TO_SERVER: Row = row("bytes/s to the server", "redis_net_in");
-const FROM_SERVER: Row = row("bytes/s from the server", "redis_net_out");
 const CLIENT_CPU: Row = scaled("CPU of the client, ms/s", "client_cpu_us", 1e-3);
 const SERVER_CPU: Row = scaled("CPU of the server, ms/s", "redis_cpu_us", 1e-3);
-const PASSED_OVER: Row = row("woken, and polled too late", "passed_over");
 
 pub(super) static HELD: Study = Study {
     name: "held",
@@ -34,14 +32,12 @@ pub(super) static HELD: Study = Study {
         SCRIPTS,
         COMMANDS,
         TO_SERVER,
-        FROM_SERVER,
         CLIENT_CPU,
         SERVER_CPU,
         row("memory of the client, bytes a name", "client_bytes_each"),
         row("memory of the server, bytes a name", "server_bytes_each"),
         row("a further pair, p50, µs", "pair_p50_us"),
         row("a further pair, p99, µs", "pair_p99_us"),
-        row("a further pair, longest, µs", "pair_max_us"),
     ],
     picture: Picture {
         title: "CPU that holding names costs",
@@ -62,7 +58,6 @@ pub(super) static ONE_NAME: Study = Study {
         SCRIPTS,
         COMMANDS,
         TO_SERVER,
-        FROM_SERVER,
         CLIENT_CPU,
         SERVER_CPU,
         row("memory of the client, bytes a waiter", "client_bytes_each"),
@@ -71,8 +66,6 @@ pub(super) static ONE_NAME: Study = Study {
             "last_us",
             1e-3,
         ),
-        row("turns/s", "acquisitions_per_s"),
-        PASSED_OVER,
     ],
     picture: Picture {
         title: "From the release of one name until its last waiter has its turn",
@@ -90,7 +83,6 @@ pub(super) static NAMES: Study = Study {
         SCRIPTS,
         COMMANDS,
         TO_SERVER,
-        FROM_SERVER,
         CLIENT_CPU,
         SERVER_CPU,
         row("memory of the client, bytes a waiter", "client_bytes_each"),
@@ -101,7 +93,6 @@ pub(super) static NAMES: Study = Study {
             1e-3,
         ),
         row("locks/s meanwhile", "acquisitions_per_s"),
-        PASSED_OVER,
     ],
     picture: Picture {
         title: "CPU that waiting for as many names costs",
@@ -129,20 +120,12 @@ pub(super) static PROCESSES: Study = Study {
         row("CPU of all clients, µs a pair", "own_client_cpu_us"),
         row("CPU of the server, µs a pair", "own_redis_cpu_us"),
         row("least served process, of an even share", "own_least_share"),
-        row("cores that nobody used", "own_idle_cores"),
         scaled("one name: thousand pairs/s", "one_ops_per_s", 1e-3),
         row("p50, µs", "one_p50_us"),
         row("p99, µs", "one_p99_us"),
         row("CPU of all clients, µs a pair", "one_client_cpu_us"),
         row("CPU of the server, µs a pair", "one_redis_cpu_us"),
         row("least served process, of an even share", "one_least_share"),
-        row("cores that nobody used", "one_idle_cores"),
-        scaled("memory of a process, MB", "own_client_bytes_each", 1e-6),
-        scaled(
-            "memory of the server, kB a process",
-            "own_server_bytes_each",
-            1e-3,
-        ),
     ],
     picture: Picture {
         title: "Pairs per second of all processes together",
@@ -162,9 +145,6 @@ pub(super) static DISTANCE: Study = Study {
     rows: &[
         scaled("waking the far client, p50, ms", "wake_p50_us", 1e-3),
         scaled("waking the far client, p99, ms", "wake_p99_us", 1e-3),
-        scaled("waking the far client, longest, ms", "wake_max_us", 1e-3),
-        row("turns/s of the near client", "turns_near_per_s"),
-        row("turns/s of the far client", "turns_far_per_s"),
         row("the far client's part of the turns", "share_far"),
     ],
     picture: Picture {

@@ -55,15 +55,6 @@ pub(super) fn table(measured: &[Measured], setting: Setting) -> String {
     table.row("CPU of all servers, µs a pair: s", |one| {
         format!("{:.1}", one.server_us)
     });
-    table.row("bound of the client: threads ÷ c", |one| {
-        thousand(bounds(one).client)
-    });
-    table.row("bound of the servers: masters ÷ s", |one| {
-        thousand(bounds(one).servers)
-    });
-    table.row("bound of the machine: cores ÷ (c + s)", |one| {
-        thousand(bounds(one).cores)
-    });
     table.row("model: the least of them", |one| {
         let bounds = bounds(one);
         format!("**{}** ({})", thousand(bounds.rate()), bounds.least())
@@ -74,11 +65,6 @@ pub(super) fn table(measured: &[Measured], setting: Setting) -> String {
     table.row("model with cores enough", |one| {
         thousand(bounds(one).with_enough_cores())
     });
-    table.row("client threads that would keep all servers busy", |one| {
-        let bounds = bounds(one);
-        format!("{:.1}", setting.threads * bounds.servers / bounds.client)
-    });
-    table.row("cores that nobody used", |one| format!("{:.2}", one.idle));
     table.into_text()
 }
 
@@ -194,10 +180,8 @@ mod tests {
     }
 
     #[test]
-    fn the_table_has_the_bounds_of_the_model() {
+    fn the_table_has_the_least_bound_of_the_model() {
         let text = table(&measured(), SETTING);
-        assert!(text.contains("| bound of the client: threads ÷ c | 100 | 100 |"));
-        assert!(text.contains("| bound of the servers: masters ÷ s | 125 | 375 |"));
         assert!(
             text.contains("| model: the least of them | **100** (client) | **100** (client) |")
         );

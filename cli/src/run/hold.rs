@@ -5,6 +5,7 @@ use std::time::Duration;
 use leasehold::{
     Client, Ended, Error, FencingToken, Lease, LockGuard, LossReason, SemaphorePermit,
 };
+use leasehold_admin::unlock_after;
 
 use super::enclosing::Enclosing;
 use super::loss::Loss;
@@ -13,6 +14,7 @@ use crate::clock::{self, Moment};
 use crate::found::lock;
 
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "a process has one")]
 pub(super) enum Hold {
     Lock(LockGuard),
     Permit(SemaphorePermit),
@@ -42,13 +44,20 @@ impl Hold {
         if let Some(wait) = wait {
             taking = taking.wait(wait);
         }
-        let guard = taking.await?;
-        // If a release has given us the lock, its lease is short until the first renewal. With `--at-least`, Redis keeps the
-        // lock although this process is killed.
-        let kept = job.at_least.filter(|_| job.is_kept_by_redis());
-        let first = kept.unwrap_or_default().max(job.lease);
-        if guard.remaining() < job.lease / 2 || kept.is_some_and(|kept| guard.remaining() < kept) {
+        let kept = job.kept_by_redis();
+        let first = kept.map_or(job.lease, |span| span.max(job.lease));
+        if kept.is_some() {
+            // The lock stays locked for so long if this process dies.
+            taking = taking.lease(Lease::Fixed(first));
+        }
+        let mut guard = taking.await?;
+        // If a release has given us the lock, its lease is short until the first renewal.
+        if guard.remaining() < first / 2 {
             guard.extend(first).await?;
+        }
+        if kept.is_some() {
+            // Renewed as in any other run, so that a loss is noticed as soon.
+            guard = lock.acquire().within(&guard).await?;
         }
         Ok(Hold::Lock(guard))
     }
@@ -111,13 +120,10 @@ impl Hold {
         matches!(self, Hold::Lock(_)) && job.kind() != Kind::Read
     }
 
-    /// Releases the lock, or leaves it to Redis until `until`, if that has not come.
-    pub(super) async fn release(self, until: Option<Moment>) -> Result<(), Error> {
+    /// Releases the lock, or leaves it to Redis for the rest of `--at-least`.
+    pub(super) async fn release_after(self, rest: Duration) -> Result<(), Error> {
         match self {
-            Hold::Lock(guard) => match until.map(Moment::left).filter(|rest| !rest.is_zero()) {
-                Some(rest) => keep_until(guard, rest).await,
-                None => guard.unlock().await,
-            },
+            Hold::Lock(guard) => unlock_after(guard, rest).await,
             Hold::Permit(permit) => permit.release().await,
             // The enclosing run releases it.
             Hold::Enclosing(_) => Ok(()),
@@ -139,15 +145,9 @@ impl RunArguments {
         if self.fenced { Kind::Fenced } else { self.kind }
     }
 
-    /// Whether Redis can keep the lock after this process has ended (`--at-least`).
-    pub(super) fn is_kept_by_redis(&self) -> bool {
-        self.permits.is_none() && self.kind() != Kind::Read
+    /// For how long Redis keeps the lock, even after this process has ended (`--at-least`).
+    pub(super) fn kept_by_redis(&self) -> Option<Duration> {
+        self.at_least
+            .filter(|span| !span.is_zero() && self.permits.is_none() && self.kind() != Kind::Read)
     }
-}
-
-/// Leaves the lock to Redis for `rest`.
-async fn keep_until(guard: LockGuard, rest: Duration) -> Result<(), Error> {
-    guard.extend(rest.max(Lease::MIN)).await?;
-    guard.forget();
-    Ok(())
 }

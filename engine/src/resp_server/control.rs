@@ -183,6 +183,13 @@ impl ConnectionControl {
             .with(|duplex, _| duplex.pipe(direction).arrived)
     }
 
+    /// The bytes that the writer of a direction has handed over, and its reader has not received.
+    pub fn in_flight(&self, direction: Direction) -> Vec<u8> {
+        self.connection
+            .stream
+            .with(|duplex, _| duplex.pipe(direction).bytes().to_vec())
+    }
+
     /// True if the connection neither broke nor was closed.
     pub fn is_open(&self) -> bool {
         self.connection.stream.with(|duplex, _| duplex.is_open())

@@ -77,6 +77,10 @@ impl Pipe {
         self.bytes.len()
     }
 
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
     pub(super) fn write(&mut self, bytes: &[u8], due: Instant) {
         self.bytes.extend_from_slice(bytes);
         let due = self.after_the_last(due);

@@ -14,6 +14,7 @@ use axum::http::{HeaderName, Request, StatusCode};
 use axum::routing::{MethodRouter, post};
 use futures::FutureExt as _;
 use leasehold::{Client, EmbeddedRedis, Error};
+use leasehold_admin::Admin;
 use leasehold_idempotency::{KEY_MAX, RedisStore};
 use leasehold_testbed::ms;
 use leasehold_tower::{LockLayer, Locked};
@@ -205,7 +206,7 @@ async fn a_reply_is_forgotten_after_its_time() {
         assert_eq!(ask(&router, "k", "").await.1, reply);
     }
     advance(Duration::from_secs(4000)).await;
-    let left = client.locks("*").await.expect("asked");
+    let left = Admin::new(&client).locks("*").await.expect("asked");
     assert!(left.is_empty(), "{left:?}");
 }
 
@@ -259,7 +260,10 @@ async fn a_request_whose_lock_is_lost_keeps_nothing() {
     });
     let taking = async {
         sleep(ms(100)).await;
-        let held = client.locks("payments:*").await.expect("asked");
+        let held = Admin::new(&client)
+            .locks("payments:*")
+            .await
+            .expect("asked");
         let name = held.iter().map(|lock| lock.key.clone()).next();
         assert!(redis.lose(&name.expect("it is held")));
     };

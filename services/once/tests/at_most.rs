@@ -4,6 +4,7 @@ use std::future::{pending, ready};
 use std::time::{Duration, SystemTime};
 
 use leasehold::{Client, ConfigError, EmbeddedRedis, Error};
+use leasehold_admin::Admin;
 use leasehold_once::{Once, Ran};
 use leasehold_testbed::ms;
 use tokio::time::{advance, sleep, timeout};
@@ -62,7 +63,7 @@ async fn a_tick_that_is_far_from_the_clock_is_missed() {
         let ran = once(&client).at_most(tick, || ready(())).await;
         assert_eq!(ran.expect("refused"), Ran::Missed);
     }
-    let claims = client.locks("job@*").await.expect("asked");
+    let claims = Admin::new(&client).locks("job@*").await.expect("asked");
     assert_eq!(claims.len(), 2, "a tick that is missed is not claimed");
     for claim in claims.iter() {
         // By this the command line knows them.

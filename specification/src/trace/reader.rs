@@ -25,8 +25,9 @@ pub struct Reader {
 }
 
 /// The ends of the names of scripts that change holds and are not modelled.
-const UNMODELLED: [&str; 5] = [
+const UNMODELLED: [&str; 6] = [
     "force_release",
+    "_rest",
     "semaphore_keep",
     "permit_update",
     "permit_expire",
@@ -41,8 +42,6 @@ const LONGEST_TRUST: u64 = FOR_EVER as u64 / 2 * 1_000_000;
 enum Reply {
     /// Of an acquisition: nothing or a token if it was granted.
     Grant,
-    /// Of an acquisition of several locks: the number of the one that another holder has, or an array.
-    Grants,
     /// Of an acquisition of permits: nothing if they were granted.
     Permits,
     /// Of a renewal: how many holds are there, and the number of each that is gone.
@@ -236,7 +235,6 @@ impl Reply {
         let is_yes = match (self, reply) {
             (Reply::Grant, Value::Array(parts)) => matches!(**parts, [Value::Text(_)]),
             (Reply::Grant | Reply::Permits, reply) => *reply == Value::Nil,
-            (Reply::Grants, reply) => matches!(reply, Value::Array(_)),
             (Reply::Each, Value::Array(numbers)) => {
                 let gone = numbers.get(1..).unwrap_or_default();
                 let number = i64::try_from(at + 1).unwrap_or(i64::MAX);
@@ -307,7 +305,6 @@ fn asks_of(script: &str, keys: &[Arc<str>], args: &[Arc<str>]) -> Option<(Reply,
         "semaphore_release" | "permit_release" => {
             (Reply::There, vec![ask(&keys[1], Asked::Release, 2, 0)])
         }
-        "multi_acquire" => (Reply::Grants, several(keys, args)),
         _ => return None,
     })
 }
@@ -315,28 +312,4 @@ fn asks_of(script: &str, keys: &[Arc<str>], args: &[Arc<str>]) -> Option<(Reply,
 fn span(text: &str) -> Span {
     let millis: u64 = text.parse().expect("a number");
     Span::try_from(millis).map_or(FOR_EVER, |span| span.min(FOR_EVER))
-}
-
-/// Of `multi_acquire`: the number of the script, the field and the lease of each lock.
-fn several(keys: &[Arc<str>], args: &[Arc<str>]) -> Vec<Ask> {
-    let mut at = 0;
-    args.chunks_exact(3)
-        .map(|lock| {
-            let key = keys[at].clone();
-            // The fenced lock has two keys, and the last kind is that of writers.
-            at += if &*lock[0] == "2" { 2 } else { 1 };
-            let kind = if &*lock[0] == "4" {
-                Asked::Write
-            } else {
-                Asked::Acquire
-            };
-            Ask {
-                key,
-                kind,
-                field: lock[1].clone(),
-                lease: span(&lock[2]),
-                under: Arc::from(""),
-            }
-        })
-        .collect()
 }

@@ -1,7 +1,6 @@
-//! All of several locks: in one call if that is possible, otherwise one after another.
+//! All of several locks: asked for at once, and then one after another.
 
 use std::collections::HashSet;
-use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt;
@@ -13,9 +12,7 @@ use super::{MultiLock, SERVER_SHARE, pause};
 use crate::error::{ConfigError, Error};
 use crate::lease::Lease;
 use crate::lock::members::conflicts_on_a_server;
-use crate::lock::single::SingleLock;
 use crate::lock::{Lock, LockGuard, LockSet};
-use crate::session::batch_acquire::acquire_batch;
 use crate::session::options::Options;
 use crate::session::wait::Wait;
 
@@ -32,9 +29,9 @@ impl Lock {
     /// member is lost. A fixed lease starts when the last member is taken: the members taken before are
     /// extended then.
     ///
-    /// One script call takes all members if they are free, belong to one client and are plain, spin, fenced,
-    /// string or write locks. Otherwise the members are taken one after another, by key and then by server
-    /// address. The order of `members` does not matter, so two owners of overlapping sets do not deadlock.
+    /// All members are asked at once, by one write for those of one client. If some are not free, those behind the first
+    /// of them are released, and the rest is taken one after another, by key and then by server address. The order of
+    /// `members` does not matter, so two owners of overlapping sets do not deadlock.
     ///
     /// If a member stays busy for about a second, everything is released and that member is waited for first,
     /// as in the `std::lock` of C++. So a member with a long queue is taken in the end. A program that takes
@@ -95,15 +92,7 @@ impl MultiLock {
         loop {
             let waited_for = first;
             // CANCEL: the guards release what was taken.
-            let taken = match self.take_together(options).await {
-                Ok(Some(guards)) => Ok(guards),
-                Err(error) if options.wait == Wait::Once || !is_tried_again(&error) => Err(error),
-                Ok(None) => self.take_in_order(options, &mut first).await,
-                Err(error) => {
-                    in_doubt = in_doubt.or(Some(error).filter(Error::may_be_held));
-                    self.take_in_order(options, &mut first).await
-                }
-            };
+            let taken = self.take_in_order(options, &mut first, &mut in_doubt).await;
             match taken {
                 Ok(guards) if guards.iter().all(|guard| guard.check().is_ok()) => {
                     return Ok(guards);
@@ -120,8 +109,8 @@ impl MultiLock {
                     return Err(in_doubt.unwrap_or(error));
                 }
                 Err(error) => {
-                    last_errors = vec![error.clone()];
-                    in_doubt = in_doubt.or(Some(error).filter(Error::may_be_held));
+                    in_doubt = longer_doubt(in_doubt, &error);
+                    last_errors = vec![error];
                 }
             }
             if options.wait.is_over() {
@@ -132,37 +121,19 @@ impl MultiLock {
         }
     }
 
-    /// Takes all members in one call. `None` if they are not single locks of one client, or not all free.
-    async fn take_together(&self, options: &Options) -> Result<Option<Vec<LockGuard>>, Error> {
-        let singles: Option<Vec<&SingleLock>> = self.members.iter().map(Lock::single).collect();
-        let Some(singles) = singles.filter(|singles| singles.len() > 1) else {
-            return Ok(None);
-        };
-        let handle = &singles[0].handle;
-        if !singles
-            .iter()
-            .all(|single| Arc::ptr_eq(&single.handle.session, &handle.session))
-        {
-            return Ok(None);
-        }
-        let requests = singles.iter().map(|single| single.request(options));
-        let requests: Vec<_> = requests.collect::<Result<_, _>>()?;
-        let taken = acquire_batch(handle, &requests).await?;
-        Ok(taken.map(|shares| shares.into_iter().map(LockGuard::new).collect()))
-    }
-
-    /// Takes one member after another. If a member cannot be taken, the members before it are released, and
-    /// it becomes the `first` of the next round. With nothing held, it is waited for as long as its queue
-    /// takes, as in the `std::lock` of C++.
+    /// Takes the free members at once, and then one member after another. If a member cannot be taken, the
+    /// members before it are released, and it becomes the `first` of the next round. With nothing held, it is
+    /// waited for as long as its queue takes, as in the `std::lock` of C++.
     async fn take_in_order(
         &self,
         options: &Options,
         first: &mut usize,
+        in_doubt: &mut Option<Error>,
     ) -> Result<Vec<LockGuard>, Error> {
-        let mut guards = Vec::with_capacity(self.members.len());
         let others = (0..self.members.len()).filter(|at| *at != *first);
         let order: Vec<_> = std::iter::once(*first).chain(others).collect();
-        for at in order {
+        let mut guards = self.take_free(&order, options, in_doubt).await?;
+        for &at in &order[guards.len()..] {
             let free = guards.is_empty();
             let wait = if free {
                 options.wait
@@ -190,6 +161,41 @@ impl MultiLock {
         }
         self.begin_lease(&guards, options).await;
         Ok(guards)
+    }
+
+    /// Asks all members at once, and keeps those before the first that is not free: what is held must not be out of
+    /// order while another member is waited for.
+    async fn take_free(
+        &self,
+        order: &[usize],
+        options: &Options,
+        in_doubt: &mut Option<Error>,
+    ) -> Result<Vec<LockGuard>, Error> {
+        let asked = order.iter().map(|at| {
+            let once = Options {
+                wait: Wait::Once,
+                ..options.clone()
+            };
+            Box::pin(self.members[*at].set.take_member(once))
+        });
+        let (mut guards, mut behind, mut refusal) = (Vec::new(), Vec::new(), None);
+        for answer in join_all(asked).await {
+            match answer {
+                Ok(guard) if refusal.is_none() => guards.push(guard),
+                Ok(guard) => behind.push(guard),
+                Err(error) => {
+                    *in_doubt = longer_doubt(in_doubt.take(), &error);
+                    refusal.get_or_insert(error);
+                }
+            }
+        }
+        let is_over = |refusal: &Error| options.wait == Wait::Once || !is_tried_again(refusal);
+        let refusal = refusal.filter(is_over);
+        if refusal.is_some() {
+            behind.append(&mut guards);
+        }
+        self.release(behind, options.wait).await;
+        refusal.map_or(Ok(guards), Err)
     }
 
     /// Returns when the client of a member shuts down: the set cannot be held without that member.
@@ -248,4 +254,14 @@ fn gave_up(error: &Error, wait: Wait) -> bool {
 /// Whether to retry within the wait. Missing replicas are reported at once, as for a single lock.
 fn is_tried_again(error: &Error) -> bool {
     error.is_retryable() && !matches!(error, Error::NotDurable { .. })
+}
+
+/// Of the errors that say that a member may be held, the one that says so for longest.
+fn longer_doubt(before: Option<Error>, error: &Error) -> Option<Error> {
+    let lease = |error: &Error| match error {
+        Error::Unknown { lease, .. } => Some(*lease),
+        _ => None,
+    };
+    let longer = lease(error) > before.as_ref().and_then(lease);
+    if longer { Some(error.clone()) } else { before }
 }

@@ -84,7 +84,7 @@ impl MultiLock {
         started: Instant,
     ) -> Result<Vec<LockGuard>, Error> {
         let (mut answered, mut last) = (0, Vec::new());
-        let own = self.settings.own();
+        let own = self.settings;
         let mut own_pause = own.retry_pause.map(GrowingPause::new);
         let mut retries = own.retry_count;
         let mut counted = None;
@@ -193,7 +193,7 @@ impl Lock {
         match (lease, &self.set) {
             (Lease::Fixed(lease) | Lease::RenewedFor(lease), _) => lease,
             (Lease::Renewed, LockSet::Single(single)) => {
-                single.settings.own().lease(&single.handle.calls().settings)
+                single.settings.lease(&single.handle.calls().settings)
             }
             (Lease::Renewed, LockSet::Multi(multi)) => multi
                 .members

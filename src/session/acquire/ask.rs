@@ -6,7 +6,8 @@ use super::QueueSlot;
 use crate::error::Error;
 use crate::protocol::kind::Kind;
 use crate::session::attempt::{Answer, Attempt};
-use crate::session::request::{OutageRetry, Request};
+use crate::session::request::{Request, outage_retry};
+use crate::session::retry::Retry;
 use crate::session::wait::Wait;
 use crate::session::{Handle, HoldShare};
 use crate::stats::count;
@@ -19,7 +20,7 @@ pub(super) async fn ask_aside(
     request: &Request,
 ) -> Result<Option<HoldShare>, Error> {
     let holds = handle.holds();
-    let mut retry = OutageRetry::default();
+    let mut retry = outage_retry();
     let mut attempt = Attempt::new(holds, request);
     loop {
         match attempt.ask(request.limit(&holds.calls)).await {
@@ -52,7 +53,7 @@ impl QueueSlot<'_> {
     pub(super) async fn ask(
         &self,
         attempt: &mut Attempt<'_>,
-        retry: &mut OutageRetry,
+        retry: &mut Retry,
     ) -> Result<Option<Answer>, Error> {
         let (holds, request) = (self.handle.holds(), self.request);
         if let Some(hold) = attempt.told() {

@@ -8,7 +8,7 @@ use super::QueueSlot;
 use crate::error::Error;
 use crate::protocol::kind::Kind;
 use crate::session::local_queue::{SHORTEST, Yield, Yielded};
-use crate::session::request::OutageRetry;
+use crate::session::retry::Retry;
 use crate::session::sleep_until_some;
 use crate::session::subscriptions::{Listener, Source};
 use crate::transport::CallError;
@@ -68,7 +68,7 @@ impl<'a> QueueSlot<'a> {
     /// time to ask.
     pub(super) async fn listen(
         &self,
-        retry: &mut OutageRetry,
+        retry: &mut Retry,
         source: Source,
         asked_at: Option<Instant>,
     ) -> Result<Option<Listener<'a>>, Error> {

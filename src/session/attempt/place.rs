@@ -93,7 +93,7 @@ impl Attempt<'_> {
     pub(in crate::session) fn yields(&mut self) -> Option<Yield> {
         let rounds = self.lets_pass.as_mut().map_or(0, std::mem::take);
         self.beside_a_list.then(|| match rounds {
-            0 => Yield::to_unlisted(),
+            0 => Yield::to_listening(1),
             _ => Yield::to_rounds(rounds),
         })
     }

@@ -8,13 +8,10 @@ use crate::transport::{CallError, Epoch, Lane, NodeId};
 impl Calls {
     /// Fails if a server refuses to wait for copies, and this client asks for them. It waits for no replica here.
     pub(crate) async fn may_wait_for_copies(&self) -> Result<(), CallError> {
-        let Some(durability) = self.settings.durability else {
-            return Ok(());
-        };
-        if !self.transport.is_connected() {
+        if self.settings.durability.is_none() || !self.transport.is_connected() {
             return Ok(());
         }
-        let words = durability.without_replicas().command();
+        let words = Durability::NONE.command();
         let words: Vec<_> = words.iter().map(String::as_bytes).collect();
         match self.command(NodeId::default(), &words).await {
             Err(CallError::Refused(fault)) if !fault.is_missing_right() => {
@@ -49,16 +46,16 @@ impl Calls {
         let reply = self.transport.command(node, lane, &words);
         let reply = self.bounded(reply).await;
         let acknowledged = match reply {
-            Ok(reply) => copies(durability, &reply),
+            Ok(Value::Int(copies)) => u32::try_from(copies).unwrap_or(0),
             Err(error @ (CallError::Closed | CallError::Forked)) => return Err(error),
             // The server does not know the command, or the user may not call it: the caller must
             // learn that.
             Err(CallError::Refused(fault)) => return Err(CallError::Refused(fault)),
-            Err(_) => 0,
+            Ok(_) | Err(_) => 0,
         };
         let is_same = self.transport.epoch(lane, key) == before;
         let acknowledged = if is_same { acknowledged } else { 0 };
-        let wanted = durability.wanted();
+        let wanted = durability.replicas;
         if acknowledged < wanted {
             return Err(CallError::NotDurable {
                 wanted,
@@ -66,17 +63,5 @@ impl Calls {
             });
         }
         Ok(())
-    }
-}
-
-/// How many copies the reply of WAIT or WAITAOF reports.
-fn copies(durability: Durability, reply: &Value) -> u32 {
-    match reply {
-        Value::Int(replicas) => durability.obtained(0, *replicas),
-        Value::Array(parts) => match parts.as_slice() {
-            [Value::Int(primary), Value::Int(replicas)] => durability.obtained(*primary, *replicas),
-            _ => 0,
-        },
-        _ => 0,
     }
 }

@@ -37,7 +37,7 @@ impl Deadline {
         Deadline {
             lease_ends: terms.clocks.local_deadline(sent, terms.first_lease()),
             first_renewal: None,
-            max_hold_ends: terms.max_hold.map(|span| sent + span.get()),
+            max_hold_ends: terms.max_hold.map(|span| sent + span),
             confirmed: sent,
             clocks: terms.clocks,
             uncertain: false,
@@ -106,7 +106,7 @@ impl Deadline {
     pub(super) fn join(&mut self, terms: HoldTerms, now: Moment) {
         self.clocks = self.clocks.max(terms.clocks);
         if let Some(span) = terms.max_hold {
-            let end = now + span.get();
+            let end = now + span;
             self.max_hold_ends = Some(self.max_hold_ends.map_or(end, |before| before.min(end)));
         }
     }
@@ -162,7 +162,6 @@ impl Deadline {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Span;
     use super::super::tests::{LEASE, TERMS};
     use super::*;
     use crate::clock::{Clock, Counts};
@@ -202,7 +201,7 @@ mod tests {
     async fn the_shortest_max_hold_counts() {
         let (mut deadline, now) = deadline();
         let joins = |span| HoldTerms {
-            max_hold: Some(Span::of(span)),
+            max_hold: Some(span),
             ..TERMS
         };
         deadline.join(joins(5 * SECOND), now);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::deadline::Deadline;
-use super::terms::{HoldTerms, Span};
+use super::terms::HoldTerms;
 use crate::clock::Moment;
 
 #[derive(Debug)]
@@ -13,9 +13,9 @@ pub(super) struct Guards {
     /// Guards whose lease the watchdog renews.
     renewed: u32,
     /// The longest lease that the renewed guards asked for, counted since the first of them.
-    lease: Span,
+    lease: Duration,
     /// The longest lease that was ever asked for.
-    longest: Span,
+    longest: Duration,
 }
 
 impl Guards {
@@ -25,7 +25,7 @@ impl Guards {
             count: 1,
             renewed: terms.renewed.into(),
             lease: terms.lease,
-            longest: Span::of(terms.first_lease()),
+            longest: terms.first_lease(),
         }
     }
 
@@ -39,16 +39,16 @@ impl Guards {
 
     /// The lease that renewals ask for.
     pub(super) fn lease(&self) -> Duration {
-        self.lease.get()
+        self.lease
     }
 
     pub(super) fn longest_lease(&self) -> Duration {
-        self.longest.get()
+        self.longest
     }
 
     /// A call that asks for this lease is about to be sent.
     pub(super) fn asks_for(&mut self, lease: Duration) {
-        self.longest = self.longest.max(Span::of(lease));
+        self.longest = self.longest.max(lease);
     }
 
     pub(super) fn join(&mut self, terms: HoldTerms) {

@@ -1,6 +1,5 @@
 //! Plain values that describe a hold.
 
-use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,41 +18,15 @@ pub(crate) struct HoldIdentity {
     pub(crate) client: ClientId,
 }
 
-/// A positive span in nanoseconds. Half as large as a `Duration`, because every waiter and every
-/// guard has several.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Span(NonZeroU64);
-
-impl Span {
-    pub(crate) const fn of(span: Duration) -> Self {
-        let nanoseconds = span.as_nanos();
-        // Spans are a year at most.
-        #[expect(clippy::cast_possible_truncation, reason = "it fits then")]
-        let fits = if nanoseconds > u64::MAX as u128 {
-            u64::MAX
-        } else {
-            nanoseconds as u64
-        };
-        Span(match NonZeroU64::new(fits) {
-            Some(positive) => positive,
-            None => NonZeroU64::MIN,
-        })
-    }
-
-    pub(crate) const fn get(self) -> Duration {
-        Duration::from_nanos(self.0.get())
-    }
-}
-
 /// What one acquisition asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct HoldTerms {
     /// The lease in Redis: the lock's, or the fixed one.
-    pub(crate) lease: Span,
+    pub(crate) lease: Duration,
     /// The watchdog renews the hold.
     pub(crate) renewed: bool,
     /// The watchdog ends the hold after this time.
-    pub(crate) max_hold: Option<Span>,
+    pub(crate) max_hold: Option<Duration>,
     pub(crate) clocks: Clocks,
 }
 
@@ -84,14 +57,14 @@ impl Clocks {
 impl HoldTerms {
     /// The lease that the acquisition asks for.
     pub(crate) fn first_lease(&self) -> Duration {
-        self.lease.get()
+        self.lease
     }
 
     /// True if a hold with these terms may continue a lease that Redis already has. Waiters of
     /// other clients know how long that lease is, and a shorter one would end without their
     /// noticing.
     pub(crate) fn continue_lease(&self, longest: Duration) -> bool {
-        self.renewed && self.lease.get() >= longest
+        self.renewed && self.lease >= longest
     }
 }
 

@@ -7,7 +7,7 @@ use crate::transport::Epoch;
 
 pub(super) const LEASE: Duration = Duration::from_secs(30);
 pub(super) const TERMS: HoldTerms = HoldTerms {
-    lease: Span::of(LEASE),
+    lease: LEASE,
     renewed: true,
     max_hold: None,
     clocks: Clocks::OfOne,

@@ -15,12 +15,11 @@
 //!
 //! `table` first, then a hold's state or the fields under release.
 
-mod holds_of_key;
 pub(super) mod renewal;
 #[cfg(all(test, feature = "test-util"))]
 mod tests;
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -36,7 +35,6 @@ use crate::session::caller::Caller;
 use crate::session::hold::{Duty, Hold};
 use crate::sync::{Mutex, MutexGuard, Notify, no_lock_is_held};
 
-use holds_of_key::HoldsOfKey;
 use renewal::{ToRenew, batches, renew};
 
 /// Due times are rounded up to a grid of this fraction of a lease, so that holds taken together are
@@ -55,8 +53,8 @@ pub(crate) struct Watchdog {
 #[derive(Debug, Default)]
 struct Table {
     due: BTreeMap<(Instant, u64), Arc<Hold>>,
-    /// By the key, which their resource has.
-    by_key: HashSet<HoldsOfKey>,
+    /// By the key of their resource, and the id.
+    by_key: BTreeMap<(Arc<str>, u64), Arc<Hold>>,
     /// The loop sleeps until this instant. Only an earlier duty has to wake it.
     asleep_until: Option<Instant>,
     /// When another server last became primary for some keys.
@@ -181,7 +179,7 @@ impl Watchdog {
     }
 
     /// A live hold of this client under a key: the one that `caller` took, if it took one.
-    pub(crate) fn held_under(&self, key: &str, caller: Option<Caller>) -> Option<Arc<Hold>> {
+    pub(crate) fn held_under(&self, key: &Arc<str>, caller: Option<Caller>) -> Option<Arc<Hold>> {
         let table = self.table.lock();
         let live = || table.under(key).filter(|hold| hold.is_live());
         let its_own = caller.and_then(|_| live().find(|hold| hold.taken_by() == caller));
@@ -236,7 +234,8 @@ impl Watchdog {
 
     /// Somebody may have ended the holds under a key by force: ask at once.
     pub(crate) fn ask_again(&self, key: &str, release: &Arc<ForcedRelease>) {
-        let holds: Vec<_> = self.table.lock().under(key).cloned().collect();
+        let key = Arc::from(key);
+        let holds: Vec<_> = self.table.lock().under(&key).cloned().collect();
         self.ask_again_about(&holds, Some(release));
     }
 
@@ -312,8 +311,8 @@ impl Table {
         if let Some(old) = hold.set_due(Some(due)) {
             self.due.remove(&(old, hold.id));
         } else {
-            let others = self.by_key.take(&*hold.resource.key);
-            self.by_key.insert(HoldsOfKey::with(others, hold.clone()));
+            let key = (hold.resource.key.clone(), hold.id);
+            self.by_key.insert(key, hold.clone());
         }
         self.due.insert((due, hold.id), hold.clone());
     }
@@ -323,19 +322,16 @@ impl Table {
             return;
         };
         self.due.remove(&(due, hold.id));
-        let holds = self.by_key.take(&*hold.resource.key);
-        if let Some(others) = holds.and_then(|holds| holds.without(hold)) {
-            self.by_key.insert(others);
-        }
+        self.by_key.remove(&(hold.resource.key.clone(), hold.id));
     }
 
     fn has(&self, resource: &Resource, field: &Arc<str>) -> bool {
         self.under(&resource.key).any(|hold| hold.field == *field)
     }
 
-    fn under(&self, key: &str) -> impl Iterator<Item = &Arc<Hold>> {
-        let holds = self.by_key.get(key);
-        holds.into_iter().flat_map(HoldsOfKey::iter)
+    fn under(&self, key: &Arc<str>) -> impl Iterator<Item = &Arc<Hold>> {
+        let all = (key.clone(), 0)..=(key.clone(), u64::MAX);
+        self.by_key.range(all).map(|(_, hold)| hold)
     }
 }
 

@@ -16,7 +16,7 @@ use crate::clock::{Clock, Counts};
 use crate::lease::LossReason;
 use crate::protocol::kind::Kind;
 use crate::session::Session;
-use crate::session::hold::{Clocks, HoldIdentity, Span};
+use crate::session::hold::{Clocks, HoldIdentity};
 use crate::session::tests::inline_waker::{does_not_hang, poll_and_drop_when_woken};
 use crate::settings::LocalHandover;
 use crate::{Client, EmbeddedRedis, Error, Lease, Lock, LockGuard};
@@ -201,7 +201,7 @@ fn a_hold(resource: &Arc<Resource>) -> Arc<Hold> {
 }
 
 const TERMS: HoldTerms = HoldTerms {
-    lease: Span::of(LONG),
+    lease: LONG,
     renewed: true,
     max_hold: None,
     clocks: Clocks::OfOne,

@@ -1,9 +1,8 @@
 //! Yielding: after its turn, this client lets other clients go first.
 //!
-//! The client does not know how far away the others are, only whether one of them took the lock in
-//! the meantime. So the next yield is twice as long if nobody did, and a little shorter if somebody
-//! did. The next turn is several times as long as the yield, so that only a bounded share of the
-//! time is given away.
+//! The client does not know how far away the others are, so it yields for a random time: often short, now and then long
+//! enough for the farthest. If nobody used a yield, the turn after it is many times as long, so that only a bounded share of
+//! the time is given away.
 
 use std::time::Duration;
 
@@ -14,78 +13,58 @@ use crate::session::jittered;
 
 /// The shortest yield: a few round trips of a nearby client.
 pub(crate) const SHORTEST: Duration = Duration::from_micros(500);
-/// The longest yield: a round trip of a client that is far away.
-const LONGEST: Duration = Duration::from_millis(128);
+/// The longest yield is `SHORTEST` doubled so often, 128 ms: a round trip of a client that is far away.
+const DOUBLINGS: u32 = 8;
 /// If nobody has the lock for so long, the next ones may take it that otherwise let others go first.
 const ROUND: Duration = Duration::from_millis(64);
-/// A turn lasts at least this many times as long as the yield before it.
-const TURN: u32 = 4;
-/// The same after a yield that nobody used although all were notified: the others do not want the
-/// lock now. A client keeps the subscription of a hot name for a while after its last waiter, so it
-/// may be notified without waiting.
+/// After a yield that nobody used although all were notified, a turn lasts at least this many times as long: the others do
+/// not want the lock now. A client keeps the subscription of a hot name for a while after its last waiter, so it may be
+/// notified without waiting.
 const TURN_AMONG_IDLE: u32 = 16;
+/// The same after any yield to clients that poll. They may want the lock and not have asked.
+const TURN_AMONG_POLLERS: u32 = 4;
 /// Polling clients receive no message. After one was met, others are expected for this long.
-const POLLERS_REMEMBERED: Duration = Duration::from_secs(10);
+const POLLERS_REMEMBERED: Duration = Duration::from_secs(30);
 
-/// The turns of this client at one lock. None before its first turn after another client's.
+/// The turns of this client at one lock.
 #[derive(Debug, Default)]
-pub(super) struct Turns(Option<Box<LastTurn>>);
-
-#[derive(Debug)]
-struct LastTurn {
+pub(super) struct Turns {
     /// Before this instant, other clients are not let go first.
-    until: Instant,
-    /// How long the next yield is.
-    yields_for: Duration,
-    /// For locks whose waiters poll: when the contender last got the lock after another client had
-    /// it.
+    until: Option<Instant>,
+    /// For locks whose waiters poll: when the contender last got the lock after another client had it.
     met_poller: Option<Instant>,
 }
 
 impl Turns {
     /// The contender got the lock.
     pub(super) fn granted(&mut self, yielded: Yielded, waits: WaitMode) {
-        let times = match yielded {
-            Yielded::Not => return,
-            Yielded::InVain if waits.listens() => TURN_AMONG_IDLE,
-            Yielded::InVain | Yielded::ForOthers => TURN,
-        };
-        let now = Instant::now();
-        let turn = self
-            .0
-            .get_or_insert_with(|| Box::new(LastTurn::beginning(now)));
-        turn.until = now + times * turn.yields_for;
-        if yielded == Yielded::InVain {
-            turn.yields_for = (turn.yields_for * 2).min(LONGEST);
-            return;
-        }
-        turn.yields_for = (turn.yields_for * 7 / 8).max(SHORTEST);
-        if !waits.listens() {
-            turn.met_poller = Some(now);
+        match yielded {
+            Yielded::ForOthers if waits.listens() => self.until = None,
+            Yielded::ForOthers => self.met_poller = Some(Instant::now()),
+            Yielded::Not | Yielded::InVain => {}
         }
     }
 
-    /// Lets this many other clients go first, if this turn is over.
-    pub(super) fn yields_to(&self, others: i64) -> Option<Yield> {
-        let Some(turn) = &self.0 else {
-            return Some(Yield::to(others, SHORTEST));
+    /// Lets others go first, if this turn is over: so many that were notified, or one that polls and was met not long ago.
+    pub(super) fn yields_to(&mut self, notified: i64) -> Option<Yield> {
+        let now = Instant::now();
+        if self.until.is_some_and(|until| now < until) {
+            return None;
+        }
+        let (yielding, turn) = if notified > 0 {
+            (Yield::to_listening(notified), TURN_AMONG_IDLE)
+        } else if self.remembers_pollers(now) {
+            (Yield::to_poller(), TURN_AMONG_POLLERS)
+        } else {
+            return None;
         };
-        (Instant::now() >= turn.until).then(|| Yield::to(others, turn.yields_for))
+        self.until = Some(yielding.until + turn * yielding.span);
+        Some(yielding)
     }
 
     pub(super) fn remembers_pollers(&self, now: Instant) -> bool {
-        let met = self.0.as_ref().and_then(|turn| turn.met_poller);
-        met.is_some_and(|met| now < met + POLLERS_REMEMBERED)
-    }
-}
-
-impl LastTurn {
-    fn beginning(now: Instant) -> Self {
-        LastTurn {
-            until: now,
-            yields_for: SHORTEST,
-            met_poller: None,
-        }
+        self.met_poller
+            .is_some_and(|met| now < met + POLLERS_REMEMBERED)
     }
 }
 
@@ -108,15 +87,19 @@ impl Yield {
         }
     }
 
-    /// Lets those go first to whom no release gives the lock. They have a turn now and then, but ask more slowly: a thread of
-    /// Redisson takes several times as long, and one that is far away much longer.
+    /// Lets others go first to whom no release gives the lock, but who hear of it.
     ///
     /// All clients of this library yield then, and the first whose yield ends takes the lock. Each chooses the length at
-    /// random: half of the yields last [`SHORTEST`], a quarter twice as long, an eighth four times, and so on up to
-    /// [`LONGEST`]. So all are long at once now and then, and a slow client gets in; the others seldom lose much time.
-    pub(crate) fn to_unlisted() -> Self {
+    /// random: half of the yields last [`SHORTEST`], a quarter twice as long, an eighth four times, and so on. So all are
+    /// long at once now and then, and a client that is slow or far away gets in; the others seldom lose much time.
+    pub(crate) fn to_listening(others: i64) -> Self {
         let doublings = fastrand::u32(1..).trailing_zeros();
-        Yield::to(1, SHORTEST * (1 << doublings.min(8)))
+        Yield::to(others, SHORTEST * (1 << doublings.min(DOUBLINGS)))
+    }
+
+    /// Lets a client go first that polls: as long as it may pause between two questions.
+    pub(super) fn to_poller() -> Self {
+        Yield::to(1, SHORTEST * (1 << DOUBLINGS))
     }
 
     /// Lets those go first that came before, for so many messages to all. Each time, a list of waiters is served.

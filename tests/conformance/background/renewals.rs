@@ -8,7 +8,7 @@ use leasehold_testbed::{Bed, eventually, ms};
 use tokio::task::yield_now;
 use tokio::time::{Instant, advance, sleep};
 
-use super::{BATCH, LONG, name, runs, set_round_trip, take_all};
+use super::{BATCH, LONG, most_at_once, name, runs, set_round_trip, take_all};
 
 /// Releases in flight at once in the background.
 const AT_ONCE: u64 = 256;
@@ -159,10 +159,8 @@ async fn a_renewal_is_behind_few_releases_on_the_line() {
     let _kept = client.lock("kept").lock().await.unwrap();
     set_round_trip(&redis.links().remove(0), ms(20));
     drop(many);
-    let mut most = 0;
-    while client.stats().renewed < 3 {
-        most = most.max(client.calls_under_way() as u64);
-        sleep(ms(1)).await;
-    }
+    let scripts = ["lock_release", "lock_renew"];
+    let renewed = async || client.stats().renewed < 3;
+    let most = most_at_once(&redis, &scripts, ms(20), renewed).await;
     assert!((2..=AT_ONCE + 1).contains(&most), "{most} calls");
 }

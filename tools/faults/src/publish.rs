@@ -29,7 +29,7 @@ pub(crate) struct PublishArguments {
     #[arg(long)]
     incomplete: bool,
     /// The folder of the report.
-    #[arg(long, default_value = "docs/faults")]
+    #[arg(long, default_value = "docs/dev/faults")]
     to: PathBuf,
 }
 

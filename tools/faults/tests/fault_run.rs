@@ -2,7 +2,7 @@
 //!
 //! | variable | default | what |
 //! | --- | --- | --- |
-//! | `LEASEHOLD_FAULT_RUNS` | 5 | runs of the matrix of `docs/faults`, of half a minute each |
+//! | `LEASEHOLD_FAULT_RUNS` | 5 | runs of the matrix of `docs/dev/faults`, of half a minute each |
 //! | `LEASEHOLD_NAMES` | 20000 | names that are locked and released |
 //! | `LEASEHOLD_SEED` | from the commit | chooses the runs |
 #![expect(clippy::panic, reason = "helpers fail the test with it")]

@@ -33,9 +33,12 @@ fn faults(root: &Path, patch: &Patch) -> Vec<String> {
     if let Err(fault) = apply(root, &patch.path, &["--check"]) {
         faults.push(format!("{name} does not apply: {fault}"));
     }
-    let is_ours = |file: &String| file.starts_with("src/") || file.starts_with("transport/src/");
+    let folders = ["src/", "transport/src/", "admin/src/"];
+    let is_ours = |file: &String| folders.iter().any(|folder| file.starts_with(folder));
     if patch.files.is_empty() || !patch.files.iter().all(is_ours) {
-        faults.push(format!("{name}: a fault must be in src or transport/src"));
+        faults.push(format!(
+            "{name}: a fault must be in src, transport/src or admin/src"
+        ));
     }
     if !is_written(
         &root.join(patch.test.place.folder()),
@@ -63,6 +66,7 @@ fn sources_that_name_faults(root: &Path) -> Vec<String> {
     for folder in [
         "src",
         "transport/src",
+        "admin/src",
         "engine/src",
         "examples",
         "testbed/src",

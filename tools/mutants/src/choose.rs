@@ -41,7 +41,6 @@ mod tests {
             path: PathBuf::new(),
             fault: String::new(),
             kind: String::new(),
-            was: None,
             test: Test {
                 place: Place::Lib,
                 name: String::new(),

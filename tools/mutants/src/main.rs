@@ -15,7 +15,7 @@
 //! cargo run -p leasehold-mutants -- fault-run --json FILE  # and writes the table of its report
 //! cargo run -p leasehold-mutants -- fault-run some 2       # chosen by the hash of the commit
 //! cargo run -p leasehold-mutants -- by-specification [NAME..]  # by nothing but the history of what clients did
-//! cargo run -p leasehold-mutants -- table       # writes the table of docs/mutants.md
+//! cargo run -p leasehold-mutants -- table       # writes the table of docs/dev/mutants.md
 //! ```
 
 #![expect(

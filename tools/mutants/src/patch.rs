@@ -3,7 +3,6 @@
 //! ```text
 //! fault: A renewal may take the whole lease instead of a third.
 //! kind: all
-//! was: survived 300 seeds of the simulation
 //! test: conformance background::renewals::a_renewal_without_an_answer_leaves_time_for_another_one
 //!
 //! diff --git a/src/..
@@ -15,7 +14,6 @@
 //! | --- | --- |
 //! | `fault` | one sentence |
 //! | `kind` | the kind of lock, or the part of the library |
-//! | `was` | how earlier tests fared; optional |
 //! | `test` | the place of the test (`lib`, `transport`, one of `tests/`, or `model`: `transport` with `--cfg shuttle`) and its full name |
 //! | `env` | `NAME=value` for the test; optional |
 //! | `seconds` | how long the test may take; optional |
@@ -41,7 +39,6 @@ pub(crate) struct Patch {
     pub(crate) path: PathBuf,
     pub(crate) fault: String,
     pub(crate) kind: String,
-    pub(crate) was: Option<String>,
     pub(crate) test: Test,
     pub(crate) limit: Duration,
     /// Whether a timeout counts as the failure of the test.
@@ -89,7 +86,7 @@ pub(crate) enum Place {
     Transport,
     /// The unit tests of the transport that `shuttle` schedules.
     Model,
-    /// A folder of `tests/`.
+    /// A folder of `tests/`, or the tests of `admin`.
     Tests(String),
 }
 
@@ -99,6 +96,7 @@ impl Place {
         match self {
             Place::Lib => PathBuf::from("src"),
             Place::Transport | Place::Model => PathBuf::from("transport/src"),
+            Place::Tests(name) if name == "admin" => PathBuf::from("admin/tests"),
             Place::Tests(name) => Path::new("tests").join(name),
         }
     }
@@ -148,7 +146,7 @@ fn parse(name: &str, path: &Path, text: &str) -> Result<Patch> {
     };
     let mut must = |key: &str| take(key).ok_or(format!("it has no {key}"));
     let (fault, kind, which) = (must("fault")?, must("kind")?, must("test")?);
-    let (was, env) = (take("was"), take("env").unwrap_or_default());
+    let env = take("env").unwrap_or_default();
     let (seconds, hangs) = (take("seconds"), take("hangs"));
     let step = match (take("step"), take("judged")) {
         (Some(says), judged) => Some(Step {
@@ -206,7 +204,6 @@ fn parse(name: &str, path: &Path, text: &str) -> Result<Patch> {
         path: path.into(),
         fault,
         kind,
-        was,
         test: Test {
             place,
             name: function.trim().into(),
@@ -272,14 +269,11 @@ mod tests {
 
     #[test]
     fn a_header_is_read() {
-        let header = "fault: A lock\n  opens.\nkind: fair\nwas: caught by seed 3\n\
+        let header = "fault: A lock\n  opens.\nkind: fair\n\
             test: simulation seeds_hold\nenv: A=1 B=x\nseconds: 20\nhangs: yes\n";
         let patch = parsed(header).unwrap();
         assert_eq!(patch.fault, "A lock opens.");
-        assert_eq!(
-            (patch.kind.as_str(), patch.was.as_deref()),
-            ("fair", Some("caught by seed 3"))
-        );
+        assert_eq!(patch.kind, "fair");
         assert_eq!(patch.test.place, Place::Tests("simulation".into()));
         assert_eq!(patch.test.name, "seeds_hold");
         let env = [("A", "1"), ("B", "x")].map(|(name, value)| (name.into(), value.into()));
@@ -291,7 +285,7 @@ mod tests {
     #[test]
     fn optional_keys_have_defaults() {
         let patch = parsed("fault: A.\nkind: all\ntest: lib a::b\n").unwrap();
-        assert_eq!((patch.was, patch.hangs), (None, false));
+        assert!(!patch.hangs);
         assert_eq!(
             (patch.limit, patch.test.env.len()),
             (Duration::from_secs(SECONDS), 0)

@@ -76,10 +76,11 @@ impl Copy {
             .ok_or(format!("no program: {said}"))
     }
 
-    /// Checks that the library compiles, without building it.
+    /// Checks that the packages with faults compile, without building them.
     pub(crate) fn check(&self) -> Result<()> {
         let mut cargo = cargo("check");
-        cargo.args(["--package", "leasehold", "--lib", "--all-features"]);
+        cargo.args(["--package", "leasehold", "--package", "leasehold-admin"]);
+        cargo.args(["--lib", "--all-features"]);
         let target = self.place.join("check");
         self.seed(&target, "debug")?;
         self.cargo(cargo.arg("--target-dir").arg(&target)).map(drop)

@@ -3,10 +3,10 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use crate::patch::{Judged, Patch, Step};
+use crate::patch::Patch;
 use crate::{Result, read};
 
-pub(crate) const PAGE: &str = "docs/mutants.md";
+pub(crate) const PAGE: &str = "docs/dev/mutants.md";
 const BEGIN: &str = "<!-- Written by `cargo run -p leasehold-mutants -- table`. -->\n";
 const END: &str = "<!-- The end of what is written. -->";
 
@@ -30,50 +30,23 @@ fn filled(page: &str, patches: &[Patch]) -> Result<String> {
     Ok(format!("{before}{BEGIN}\n{}\n{END}{after}", table(patches)))
 }
 
-fn shown(step: &Step) -> String {
-    let says = &step.says;
-    match &step.judged {
-        Judged::Own => says.clone(),
-        Judged::Test(name) => format!("{says} (`{name}`)"),
-        Judged::Worlds => format!("{says} (simulated worlds)"),
-    }
-}
-
 fn table(patches: &[Patch]) -> String {
-    let mut table = String::from(
-        "| fault | of | found by | before | fault run | the specification |\n| --- | --- | --- | --- | --- | --- |\n",
-    );
+    let mut table = String::from("| fault | found by |\n| --- | --- |\n");
     let mut patches: Vec<_> = patches.iter().collect();
     patches.sort_by_key(|patch| (&patch.kind, &patch.name));
-    for Patch {
-        name,
-        fault,
-        kind,
-        test,
-        was,
-        fault_run,
-        step,
-        ..
-    } in patches
-    {
-        let env = test
-            .env
-            .iter()
-            .map(|(name, value)| format!(", `{name}={value}`"));
-        let env = env.collect::<Vec<_>>().concat();
+    for patch in patches {
+        let Patch {
+            name, fault, test, ..
+        } = patch;
         let (place, title) = (test.place.name(), &test.name);
-        let was = was.as_deref().unwrap_or("");
-        let seen = fault_run.as_ref().map(|fault_run| {
-            let runs = fault_run.runs.iter().map(|run| format!("`{run}`"));
-            let (shows, runs) = (fault_run.shows.join("” or “"), runs.collect::<Vec<_>>());
-            format!("{}: “{shows}”: {}", fault_run.class, runs.join(" or "))
-        });
-        let seen = seen.unwrap_or_default();
-        let step = step.as_ref().map_or_else(String::new, shown);
-        let row = format!(
-            "`{name}`: {fault} | {kind} | {place}, `{title}`{env} | {was} | {seen} | {step}"
-        );
-        writeln!(table, "| {row} |").expect("a text takes everything");
+        let also = match (&patch.fault_run, &patch.step) {
+            (Some(run), Some(_)) => format!(", fault run ({}), specification", run.class),
+            (Some(run), None) => format!(", fault run ({})", run.class),
+            (None, Some(_)) => ", specification".to_owned(),
+            (None, None) => String::new(),
+        };
+        writeln!(table, "| `{name}`: {fault} | {place} `{title}`{also} |")
+            .expect("a text takes everything");
     }
     table
 }
@@ -81,7 +54,7 @@ fn table(patches: &[Patch]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::patch::{Place, Test};
+    use crate::patch::{Judged, Place, Step, Test};
     use crate::published::FaultRun;
 
     const RUNS: &str =
@@ -94,7 +67,6 @@ mod tests {
             path: "x".into(),
             fault: "It opens.".into(),
             kind: "plain".into(),
-            was: Some("survived".into()),
             test: Test {
                 place: Place::Tests("simulation".into()),
                 name: "seeds_hold".into(),
@@ -113,9 +85,7 @@ mod tests {
         };
         let page = format!("a\n{BEGIN}old\n{END}\nb\n");
         let filled = filled(&page, std::slice::from_ref(&patch)).unwrap();
-        let row = "| `a-fault`: It opens. | plain | simulation, `seeds_hold`, `A=1` | survived \
-                   | lost wake: “was held by”: `--fault none --deployment single --seed 1` or \
-                   `--fault none --deployment five --seed 1` | granted to two (simulated worlds) |\n";
+        let row = "| `a-fault`: It opens. | simulation `seeds_hold`, fault run (lost wake), specification |\n";
         assert!(
             filled.starts_with("a\n") && filled.ends_with(&format!("{row}\n{END}\nb\n")),
             "{filled}"

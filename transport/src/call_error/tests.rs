@@ -81,17 +81,6 @@ fn a_right_may_also_be_missing_in_a_script() {
 }
 
 #[test]
-fn keys_of_several_slots_are_refused_in_two_ways() {
-    for text in [
-        "CROSSSLOT Keys in request don't hash to the same slot",
-        "ERR eval/evalsha command keys must be in same slot",
-    ] {
-        assert!(Fault(text.to_owned()).is_cross_slot(), "{text}");
-    }
-    assert!(!Fault("ERR unknown command".to_owned()).is_cross_slot());
-}
-
-#[test]
 fn a_node_of_a_cluster_is_refused_with_advice() {
     let texts = [
         "MOVED 3999 127.0.0.1:6381",

@@ -18,7 +18,7 @@ use super::keyslot::keyslot;
 use super::layout::{Layout, Range};
 use crate::abilities::SHARDED_MESSAGES;
 use crate::control::{ControlConnection, Deaf};
-use crate::endpoint::{Address, Endpoint, HostPort};
+use crate::endpoint::{Endpoint, HostPort};
 use crate::grace::Former;
 use crate::node::Node;
 use crate::pacer::Pacer;
@@ -121,14 +121,14 @@ async fn ask(shared: &Shared, node: &Node, host: String) -> Option<Layout> {
         futures_util::future::try_join(slots, info).await
     };
     let (slots, info) = tokio::time::timeout(limit, question).await.ok()?.ok()?;
-    Layout::read(&slots, &info, &host, shared.deployment.security())
+    Layout::read(&slots, &info, &host, shared.deployment.security)
 }
 
 /// Asks the nodes of the URL and all other known nodes at once. The first good answer wins.
 async fn ask_seeds(shared: &Arc<Shared>) -> Result<Layout, CallError> {
     let known = shared.nodes.all().into_iter();
     let known = known.filter_map(|(number, _)| shared.nodes.endpoint(number));
-    let mut seeds: Vec<Endpoint> = shared.deployment.seeds.clone();
+    let mut seeds = shared.deployment.endpoints.clone();
     for endpoint in known {
         if !seeds.contains(&endpoint) {
             seeds.push(endpoint);
@@ -162,11 +162,8 @@ async fn ask_seed(shared: &Arc<Shared>, endpoint: &Endpoint) -> Result<Layout, C
     let slots = slots.map_err(CallError::took_nothing)?;
     let info = control.command(&[b"CLUSTER", b"INFO"], ANSWER_MAX).await;
     let info = info.map_err(CallError::took_nothing)?;
-    let host = match endpoint.address() {
-        Address::Tcp { host, .. } | Address::Tls { host, .. } => host.as_str(),
-        Address::Unix { .. } => "",
-    };
-    let layout = Layout::read(&slots, &info, host, shared.deployment.security());
+    let host = endpoint.host_port().host;
+    let layout = Layout::read(&slots, &info, &host, shared.deployment.security);
     layout.ok_or_else(|| {
         let what = "the server describes no cluster, or in a way that is not understood";
         CallError::Refused(Fault(what.into()))
@@ -185,8 +182,9 @@ async fn has_sharded_messages(control: &ControlConnection) -> Result<bool, CallE
 /// A node, and its other address if it has one. The address map may know only one of the two, but certificates
 /// contain the first.
 fn owner(shared: &Shared, range: &Range) -> Result<(Endpoint, Option<HostPort>), Fault> {
-    let named = shared.named(&range.address)?;
-    let also = range.also.as_ref().map(|also| shared.named(also));
+    let named = shared.deployment.server_at(&range.address)?;
+    let also = range.also.as_ref();
+    let also = also.map(|also| shared.deployment.server_at(also));
     Ok(match also {
         Some(Ok(also)) if also.is_mapped() && !named.is_mapped() => {
             let other = named.host_port();

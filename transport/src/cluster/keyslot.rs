@@ -1,22 +1,12 @@
-//! The slot of a key: CRC-16 (XMODEM) of its hash tag, or of all of it.
+//! The slot of a key: of its hash tag, or of all of it.
 
-use crc::{CRC_16_XMODEM, Crc, Table};
+use resp_rs::cluster::{SLOT_COUNT, hash_slot};
 
 /// How many slots a cluster has.
-pub(crate) const SLOTS: usize = 16_384;
-
-const CRC: Crc<u16, Table<1>> = Crc::<u16, Table<1>>::new(&CRC_16_XMODEM);
+pub(crate) const SLOTS: usize = SLOT_COUNT as usize;
 
 pub(super) fn keyslot(key: &str) -> u16 {
-    keyslot_of_bytes(key.as_bytes())
-}
-
-/// The hash tag is between the first `{` and the first `}` after it, unless that is empty.
-pub(super) fn keyslot_of_bytes(key: &[u8]) -> u16 {
-    let find = |brace, text: &[u8]| text.iter().position(|byte| *byte == brace);
-    let open = find(b'{', key).map_or(key.len(), |at| at + 1);
-    let tag = find(b'}', &key[open..]).map(|length| &key[open..open + length]);
-    CRC.checksum(tag.filter(|tag| !tag.is_empty()).unwrap_or(key)) % 16_384
+    hash_slot(key.as_bytes())
 }
 
 #[cfg(test)]

@@ -109,10 +109,7 @@ fn read_range(range: &Value, asked: &str, security: Security) -> Option<Range> {
         Some(Value::Text(name)) if !name.is_empty() => Some(name.as_str()),
         _ => None,
     });
-    let at = |host: &str| HostPort {
-        host: host.to_owned(),
-        port,
-    };
+    let at = |host: &str| HostPort::new(host, port);
     let (address, also) = match named {
         Some(name) if security == Security::Tls && name != host => (at(name), Some(at(host))),
         Some(name) if name != host => (at(host), Some(at(name))),

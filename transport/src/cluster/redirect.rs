@@ -58,10 +58,7 @@ pub(crate) fn not_run(error: CallError) -> CallError {
 fn address(text: &str) -> Option<HostPort> {
     let (host, port) = text.rsplit_once(':')?;
     let port = port.parse().ok().filter(|port| *port != 0)?;
-    Some(HostPort {
-        host: if host == "?" { "" } else { host }.to_owned(),
-        port,
-    })
+    Some(HostPort::new(if host == "?" { "" } else { host }, port))
 }
 
 #[cfg(test)]
@@ -74,10 +71,7 @@ mod tests {
     }
 
     fn at(host: &str, port: u16) -> HostPort {
-        HostPort {
-            host: host.to_owned(),
-            port,
-        }
+        HostPort::new(host, port)
     }
 
     #[test]

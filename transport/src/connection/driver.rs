@@ -9,8 +9,8 @@ use tokio::io::AsyncReadExt as _;
 
 use super::Connection;
 use crate::codec::{Decoder, Malformed};
-use crate::request::SubscriptionObserver;
 use crate::stream::Reader;
+use crate::subscriptions::SubscriptionRegistry;
 use crate::{Fault, TransportEvents};
 
 /// The size of one read, and how many reads the driver does before it yields to other tasks.
@@ -22,7 +22,7 @@ pub(crate) async fn drive(
     connection: Arc<Connection>,
     mut reader: Reader,
     mut inbox: BytesMut,
-    observer: Arc<dyn SubscriptionObserver>,
+    registry: Arc<SubscriptionRegistry>,
     events: Arc<dyn TransportEvents>,
 ) -> Fault {
     let connection = &*connection;
@@ -47,12 +47,10 @@ pub(crate) async fn drive(
             loop {
                 let fault = match decoder.decode(&mut inbox) {
                     Ok(None) => break,
-                    Ok(Some(incoming)) => {
-                        match connection.receive(incoming, &*observer, &*events) {
-                            Ok(()) => continue,
-                            Err(fault) => fault,
-                        }
-                    }
+                    Ok(Some(incoming)) => match connection.receive(incoming, &registry, &*events) {
+                        Ok(()) => continue,
+                        Err(fault) => fault,
+                    },
                     Err(Malformed(text)) => Fault(text),
                 };
                 return Poll::Ready(fault);

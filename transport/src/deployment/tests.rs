@@ -12,14 +12,12 @@ fn reason(url: &str) -> String {
 #[test]
 fn sentinels_with_and_without_ports() {
     let url = "redis-sentinel://u:p%40s@s1,s2:5000,[::1]:7/locks/3?sentinel_password=x";
-    let Ok(Deployment::Sentinel(found)) = Deployment::parse(url) else {
-        panic!("a URL")
-    };
+    let found = Deployment::parse(url).expect("a URL");
     let shown = found.to_string();
     assert_eq!(shown, "redis-sentinel://[::1]:7,s1:26379,s2:5000/locks/3");
-    let at = |host: &str, port| {
-        let host = host.to_owned();
-        found.servers.at(&HostPort { host, port })
+    let at = |host, port| {
+        let named = HostPort::new(host, port);
+        found.server_at(&named).expect("no map")
     };
     let server = at("10.0.0.1", 6379);
     let login = server.credentials().expect("those of the servers");
@@ -27,12 +25,12 @@ fn sentinels_with_and_without_ports() {
         (login.user.as_deref(), &*login.password),
         (Some("u"), "p@s")
     );
-    let own = found.sentinels[0]
+    let own = found.endpoints[0]
         .credentials()
         .expect("those of the sentinels");
     assert_eq!((own.user.as_deref(), &*own.password), (None, "x"));
     assert_eq!(
-        (server.database(), found.sentinels[0].database()),
+        (server.database(), found.endpoints[0].database()),
         (Some(3), None)
     );
     assert_eq!(at("fe80::1", 1).to_string(), "redis://[fe80::1]:1/3");

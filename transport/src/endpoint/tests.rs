@@ -2,6 +2,12 @@
 
 use super::*;
 
+impl Endpoint {
+    pub(crate) fn parse(text: &str) -> Result<Self, ConfigError> {
+        Endpoint::of(&Parts::of(text)?)
+    }
+}
+
 fn parse(text: &str) -> Endpoint {
     Endpoint::parse(text).unwrap_or_else(|error| panic!("{text}: {error:?}"))
 }
@@ -57,9 +63,7 @@ fn unix_sockets_are_parsed() {
     let endpoint = parse("redis+unix:///run/redis%20one.sock?db=7");
     assert_eq!(
         endpoint.address(),
-        &Address::Unix {
-            path: "/run/redis one.sock".into()
-        }
+        &Address::Unix("/run/redis one.sock".into())
     );
     assert_eq!(endpoint.database(), Some(7));
     assert_eq!(
@@ -73,12 +77,7 @@ fn unix_sockets_are_parsed() {
         parse("redis+unix:///s?db=1")
     );
     let endpoint = parse("redis+unix:///run/redis.sock?user=ann&pass=a+b%26c&db=0");
-    assert_eq!(
-        endpoint.address(),
-        &Address::Unix {
-            path: "/run/redis.sock".into()
-        }
-    );
+    assert_eq!(endpoint.address(), &Address::Unix("/run/redis.sock".into()));
     let credentials = endpoint.credentials().unwrap();
     assert_eq!(
         (credentials.user.as_deref(), credentials.password.as_str()),
@@ -91,13 +90,7 @@ fn unix_sockets_are_parsed() {
 #[cfg(feature = "tls")]
 fn tls_is_parsed() {
     let endpoint = parse("rediss://:secret@h/2");
-    assert_eq!(
-        endpoint.address(),
-        &Address::Tls {
-            host: "h".into(),
-            port: 6379
-        }
-    );
+    assert_eq!(endpoint.address(), &Address::Tls(HostPort::new("h", 6379)));
     assert_eq!(endpoint.to_string(), "rediss://h:6379/2");
     assert_eq!(parse("valkeys://:secret@h/2"), endpoint);
 }
@@ -207,9 +200,7 @@ fn debug_shows_no_secret() {
 fn a_certificate_names_the_host_that_a_map_gives_unless_that_is_an_address() {
     use crate::address_map::AddressMap;
     use crate::deployment::Deployment;
-    let Ok(Deployment::Cluster(cluster)) = Deployment::parse("rediss-cluster://h") else {
-        panic!("a URL")
-    };
+    let cluster = Deployment::parse("rediss-cluster://h").expect("a URL");
     for (named, reached, certified) in [
         ("10.0.0.1:6379", "node.example:6380", "node.example"),
         ("node.internal:6379", "node.example:6380", "node.example"),
@@ -217,23 +208,14 @@ fn a_certificate_names_the_host_that_a_map_gives_unless_that_is_an_address() {
         ("10.0.0.1:6379", "[::1]:7001", "10.0.0.1"),
     ] {
         let (host, port) = named.rsplit_once(':').unwrap();
-        let named_at = HostPort {
-            host: host.to_owned(),
-            port: port.parse().unwrap(),
-        };
+        let named_at = HostPort::new(host, port.parse().unwrap());
         let map = AddressMap::table([(named, reached)]);
-        let endpoint = cluster
-            .servers
-            .named(&named_at, Some(&map))
-            .expect("a table");
-        let Address::Tls { host, .. } = endpoint.address() else {
-            panic!("TLS")
-        };
-        assert_eq!(endpoint.certified(host), certified, "{named} at {reached}");
-        let unmapped = cluster.servers.named(&named_at, None).expect("no map");
-        let Address::Tls { host, .. } = unmapped.address() else {
-            panic!("TLS")
-        };
-        assert_eq!(unmapped.certified(host), host);
+        let mapped = cluster.clone().mapped_by(map).expect("a table");
+        let endpoint = mapped.server_at(&named_at).expect("a table");
+        let HostPort { host, .. } = endpoint.host_port();
+        assert_eq!(endpoint.certified(&host), certified, "{named} at {reached}");
+        let unmapped = cluster.server_at(&named_at).expect("no map");
+        let HostPort { host, .. } = unmapped.host_port();
+        assert_eq!(unmapped.certified(&host), host);
     }
 }

@@ -39,8 +39,6 @@ pub(super) enum Expected {
     Replication,
     /// The role of the server, if this user may ask for it.
     Role,
-    /// A sign of life, even before the login.
-    Ping,
     Script,
     ScriptWithKey,
     /// The run id of the server that ran a script.
@@ -70,13 +68,6 @@ pub(super) struct Exchange<'a> {
     pub(super) answered: bool,
 }
 
-/// Why no further reply comes.
-pub(super) struct Ended {
-    pub(super) why: String,
-    /// False if the server sends something that is no reply.
-    pub(super) is_closed: bool,
-}
-
 impl<'a> Exchange<'a> {
     pub(super) fn new(reader: &'a mut Reader, writer: &'a mut Writer) -> Self {
         Exchange {
@@ -101,11 +92,9 @@ impl<'a> Exchange<'a> {
         };
     }
 
-    pub(super) async fn reply(&mut self) -> Result<Result<Value, String>, Ended> {
-        let closed = |error: io::Error| Ended {
-            why: error.to_string(),
-            is_closed: true,
-        };
+    /// The error says why no further reply comes.
+    pub(super) async fn reply(&mut self) -> Result<Result<Value, String>, String> {
+        let closed = |error: io::Error| error.to_string();
         loop {
             match self.decoder.decode(&mut self.inbox) {
                 Ok(Some(Incoming::Reply(reply))) => {
@@ -117,18 +106,10 @@ impl<'a> Exchange<'a> {
                     let read = self.reader.read_buf(&mut self.inbox).await;
                     if read.map_err(closed)? == 0 {
                         std::mem::replace(&mut self.written, Ok(())).map_err(closed)?;
-                        return Err(Ended {
-                            why: "the server closed the connection".into(),
-                            is_closed: true,
-                        });
+                        return Err("the server closed the connection".into());
                     }
                 }
-                Err(malformed) => {
-                    return Err(Ended {
-                        why: malformed.0,
-                        is_closed: false,
-                    });
-                }
+                Err(malformed) => return Err(malformed.0),
             }
         }
     }

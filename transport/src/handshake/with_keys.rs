@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use super::exchange::{Exchange, Expected, Step};
 use super::replies::{SCRIPT_WITH_KEY, WithoutKeys, with_key, without_keys};
-use super::{GreetError, Handshake, Learned};
+use super::{Handshake, Learned};
 use crate::abilities::Scripts;
 use crate::{CallError, Fault, Value};
 
@@ -56,7 +56,7 @@ impl Handshake {
         &self,
         exchange: &mut Exchange<'_>,
         learned: &mut Learned,
-    ) -> Result<(), GreetError> {
+    ) -> Result<(), CallError> {
         let mut steps = vec![Step::new(Expected::ScriptWithKey, SCRIPT_WITH_KEY)];
         self.round(exchange, &mut steps, learned).await?;
         if learned.ran_by.is_none() {
@@ -75,10 +75,10 @@ impl Handshake {
         if learned.ran_by.as_ref().is_some_and(|ids| ids.len() == 1) {
             return Ok(());
         }
-        Err(GreetError::Call(CallError::Refused(Fault(
+        Err(CallError::Refused(Fault(
             "the proxy chooses one of several servers by the first key of a script, as Envoy does: connect to one server, \
              or to a cluster"
                 .into(),
-        ))))
+        )))
     }
 }

@@ -133,11 +133,11 @@ impl Supervisor {
             let end = tokio::select! {
                 biased;
                 () = &mut stopped => {
-                    living.connection.close(&*self.shared.subscriptions);
+                    living.connection.close(&self.shared.subscriptions);
                     // Calls without an answer after this time end with the connection.
                     drop(timeout(CLOSING_MAX, living.connection.drained()).await);
                     let closed = Fault("the client was closed".into());
-                    return living.connection.end(&closed, &*self.shared.subscriptions);
+                    return living.connection.end(&closed, &self.shared.subscriptions);
                 }
                 end = self.watch(&mut living) => end,
             };
@@ -172,7 +172,7 @@ impl Supervisor {
             Role::Messages => self.shared.subscriptions.disconnected(),
         }
         self.shared.progressed(self.role, Progress::NotConnected);
-        driven.connection.end(&fault, &*self.shared.subscriptions);
+        driven.connection.end(&fault, &self.shared.subscriptions);
         self.shared.lost.notify_one();
     }
 
@@ -288,7 +288,7 @@ impl Supervisor {
             return Ok(driven);
         }
         let fault = Fault(OTHER_TARGET.into());
-        driven.connection.end(&fault, &*self.shared.subscriptions);
+        driven.connection.end(&fault, &self.shared.subscriptions);
         Err(fault)
     }
 

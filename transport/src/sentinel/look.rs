@@ -100,7 +100,7 @@ pub(super) async fn run(shared: Arc<Shared>, node: Arc<Node>) {
 impl Present {
     fn at(shared: &Shared, address: HostPort) -> Self {
         Present {
-            server: shared.named(&address),
+            server: shared.deployment.server_at(&address),
             address,
             replication_id: None,
             is_identified: false,
@@ -156,7 +156,7 @@ impl Present {
 
 /// The former replication id of a server, if it is a primary now.
 async fn former_id(shared: &Shared, address: &HostPort) -> Option<String> {
-    let remote = shared.primary(&shared.named(address)).ok()?;
+    let remote = shared.primary(&shared.deployment.server_at(address)).ok()?;
     let events = Arc::new(Deaf);
     let opened = ControlConnection::open(&remote, &shared.setup, events).await;
     let info = opened.ok()?.command(&REPLICATION, ANSWER_MAX).await.ok()?;
@@ -228,8 +228,7 @@ async fn learn_others(shared: &Shared, sentinels: &Sentinels, voters: usize) {
         };
         answered += 1;
         let up = others.iter().filter_map(seen_up);
-        let map = shared.setup.address_map.as_ref();
-        let up = up.filter_map(|other| shared.deployment.sentinel_at(&other, map).ok());
+        let up = up.filter_map(|other| shared.deployment.sentinel_at(&other).ok());
         let up = up.map(|endpoint| (endpoint.address().to_string(), Some(endpoint)));
         let mut up: BTreeMap<_, _> = up.collect();
         // A sentinel does not list itself.
@@ -273,8 +272,5 @@ fn address(description: &Value) -> Option<HostPort> {
         _ => None,
     };
     let port = field("port")?.parse().ok().filter(|port| *port != 0)?;
-    Some(HostPort {
-        host: field("ip")?.clone(),
-        port,
-    })
+    Some(HostPort::new(field("ip")?, port))
 }

@@ -16,7 +16,7 @@ use crate::request::CallOutcome;
 use crate::setup::Setup;
 use crate::sync::Mutex;
 use crate::task::AbortOnDrop;
-use crate::{CallError, Lane, Missed, TransportEvents};
+use crate::{CallError, Missed, TransportEvents};
 
 /// How long a sentinel may take for an answer. It only needs to read its memory.
 pub(super) const ANSWER_MAX: Duration = Duration::from_millis(300);
@@ -99,14 +99,14 @@ async fn watch(state: Arc<State>, setup: Setup) {
         let events = Arc::new(Announcements(state.changed.clone()));
         let fault = match connect(&state, &setup, events).await {
             Err(fault) => fault,
-            Ok((connection, other)) => {
+            Ok(connection) => {
                 pacer.reset();
                 let connection = Arc::new(connection);
                 *state.connection.lock() = Ok(connection.clone());
                 state.has_been_connected.store(true, Ordering::Relaxed);
                 // Announcements before this connection were missed.
                 state.changed.notify_one();
-                while answers(Some(&connection)).await && answers(other.as_ref()).await {
+                while answers(&connection).await {
                     sleep(PROBE).await;
                 }
                 let lost = not_connected("the connection was lost");
@@ -128,31 +128,24 @@ async fn watch(state: Arc<State>, setup: Setup) {
     }
 }
 
-/// False if there is a connection and it is lost. Any other reply than PONG belongs to another command.
-async fn answers(connection: Option<&ControlConnection>) -> bool {
-    match connection {
-        Some(one) => one.command(&[b"PING"], ANSWER_MAX).await == Ok(Value::Text("PONG".into())),
-        None => true,
-    }
+/// False if the connection is lost. Any other reply than PONG belongs to another command.
+async fn answers(connection: &ControlConnection) -> bool {
+    connection.command(&[b"PING"], ANSWER_MAX).await == Ok(Value::Text("PONG".into()))
 }
 
-/// Opens the connection for questions. In RESP2, announcements need another one, because a connection with
-/// subscriptions takes no questions.
+/// Opens the connection. In RESP2, a connection with subscriptions takes no questions, so such a sentinel is only asked,
+/// at each look.
 async fn connect(
     state: &State,
     setup: &Setup,
     events: Arc<Announcements>,
-) -> Result<(ControlConnection, Option<ControlConnection>), CallError> {
-    let open = || ControlConnection::open(&state.remote, setup, events.clone());
-    let connection = open().await?;
-    let other = match connection.protocol() {
-        Protocol::Resp3 => None,
-        Protocol::Resp2 => Some(open().await?),
-    };
-    let announced = other.as_ref().unwrap_or(&connection);
-    let subscribed = announced.subscribe("+switch-master", ANSWER_MAX).await;
-    subscribed.map_err(|error| state.remote.cannot_connect(error))?;
-    Ok((connection, other))
+) -> Result<ControlConnection, CallError> {
+    let connection = ControlConnection::open(&state.remote, setup, events).await?;
+    if connection.protocol() == Protocol::Resp3 {
+        let subscribed = connection.subscribe("+switch-master", ANSWER_MAX).await;
+        subscribed.map_err(|error| state.remote.cannot_connect(error))?;
+    }
+    Ok(connection)
 }
 
 /// The observer of a sentinel's messages.
@@ -166,8 +159,4 @@ impl TransportEvents for Announcements {
     fn missed(&self, _: Missed<'_>) {
         self.0.notify_one();
     }
-
-    fn restored(&self, _: Lane, _: &dyn Fn(&str) -> bool) {}
-
-    fn primary_changed(&self, _: &dyn Fn(&str) -> bool) {}
 }

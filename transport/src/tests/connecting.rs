@@ -236,7 +236,7 @@ async fn a_replica_is_refused_where_a_primary_is_needed() {
         let server = MemoryServer::new();
         let welcome = WELCOME.replace("$6\r\nmaster", &format!("${}\r\n{role}", role.len()));
         server.welcome(&welcome);
-        let primary_only = server.remote().primary_only();
+        let primary_only = primary_at(server.remote());
         for (remote, is_connected) in [(primary_only, is_fit), (server.remote(), true)] {
             let opened = remote.open(&[], &Handle::current(), SECOND).await.map(drop);
             assert_eq!(opened.is_ok(), is_connected, "{role}: {opened:?}");

@@ -86,10 +86,12 @@ impl Fakes {
         let events = Arc::<Recorder>::default();
         let setup = Setup {
             streams: Some(self.streams()),
-            address_map,
             ..setup(TIMING, events.clone(), &Handle::current())
         };
-        let deployment = Deployment::parse(url).unwrap();
+        let mut deployment = Deployment::parse(url).unwrap();
+        if let Some(map) = address_map {
+            deployment = deployment.mapped_by(map).unwrap();
+        }
         let transport = Transport::connect(deployment, setup, if_unreachable);
         Ok((transport.await?, events))
     }

@@ -14,6 +14,7 @@ use super::fakes::{array, bulk};
 use super::*;
 use crate::connection::{Carries, Connection};
 use crate::credentials::Provider;
+use crate::login::Login;
 
 /// The answer to HELLO of a server that has reached `maxclients`.
 const FULL: &[u8] = b"-ERR max number of clients reached\r\n";
@@ -502,7 +503,10 @@ impl MemoryTestbed {
         server: MemoryServer,
         provider: Option<Provider>,
     ) -> Result<Self, CallError> {
-        let node = server.remote().log_in_by(provider);
+        let mut node = server.remote();
+        if let Some(provider) = provider {
+            node.handshake.login = Login::Provider(provider);
+        }
         MemoryTestbed::of(server, node, (TIMING, IfUnreachable::Fail)).await
     }
 

@@ -67,6 +67,7 @@ mod calls;
 mod channels;
 mod socket;
 mod switch;
+pub(crate) mod sync;
 
 use std::io;
 use std::pin::Pin;
@@ -78,13 +79,14 @@ use shuttle::rand::Rng as _;
 use shuttle::scheduler::{PctScheduler, RandomScheduler, ReplayScheduler, Scheduler};
 
 use self::socket::Socket;
+use self::sync::step;
 use super::*;
 use crate::connection::{self, Carries, Connection};
+use crate::control::Deaf;
 use crate::protocol::Protocol;
 use crate::slot::ConnectionSlot;
 use crate::stream::{Reader, Writer};
 use crate::subscriptions::SubscriptionRegistry;
-use crate::sync::step;
 
 /// How many schedules of each kind a test tries.
 const SCHEDULES: usize = 2_000;
@@ -166,15 +168,6 @@ fn join(threads: Vec<shuttle::thread::JoinHandle<()>>) {
     }
 }
 
-struct NoEvents;
-
-impl TransportEvents for NoEvents {
-    fn message(&self, _: &str, _: &[u8]) {}
-    fn missed(&self, _: Missed<'_>) {}
-    fn restored(&self, _: Lane, _: &dyn Fn(&str) -> bool) {}
-    fn primary_changed(&self, _: &dyn Fn(&str) -> bool) {}
-}
-
 /// Polls a task only when it was woken. Shuttle polls twice for each wake-up, which would hide a
 /// missing one.
 async fn if_woken<T>(task: impl Future<Output = T>) -> T {
@@ -229,7 +222,7 @@ impl Made {
             reader,
             inbox,
             registry.clone(),
-            Arc::new(NoEvents),
+            Arc::new(Deaf),
         );
         let driver = shuttle::future::spawn(if_woken(driver));
         Made {

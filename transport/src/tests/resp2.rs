@@ -17,10 +17,7 @@ const URL: &str = "redis://old:1";
 struct Old(Arc<Mutex<State>>);
 
 struct State {
-    /// The answer to HELLO. If empty, the connection ends.
     hello: String,
-    /// Whether the connection ends after that answer.
-    hangs_up: bool,
     password: Option<&'static str>,
     /// A command that nobody may use.
     denied: &'static str,
@@ -41,7 +38,6 @@ impl Old {
     fn new(hello: &str) -> Self {
         Old(Arc::new(Mutex::new(State {
             hello: hello.to_owned(),
-            hangs_up: false,
             password: None,
             denied: "",
             role: [DENIED; 2],
@@ -72,10 +68,6 @@ impl Old {
             commands.iter().map(|words| words.join(" ")).collect()
         })
     }
-
-    fn connections(&self) -> usize {
-        self.at(|state| state.connections.len())
-    }
 }
 
 impl State {
@@ -85,15 +77,9 @@ impl State {
             self.logged_in = false;
             return Answer::Silence;
         };
-        let connection = self.connections.last_mut().unwrap();
-        let is_after_hello = connection
-            .last()
-            .is_some_and(|words: &Vec<String>| words[0] == "HELLO");
-        connection.push(words.to_vec());
+        self.connections.last_mut().unwrap().push(words.to_vec());
         match name.as_str() {
-            "HELLO" if self.hello.is_empty() => Answer::End,
             "HELLO" => Answer::Reply(self.hello.clone()),
-            _ if self.hangs_up && is_after_hello => Answer::End,
             "AUTH" => {
                 self.checks += 1;
                 self.logged_in = words.last().map(String::as_str) == self.password;
@@ -165,36 +151,6 @@ async fn a_server_that_refuses_hello_is_used_in_resp2() {
     }
 }
 
-/// Some servers close the connection instead of refusing HELLO, or after it.
-#[tokio::test(start_paused = true)]
-async fn a_server_that_hangs_up_on_hello_is_used_in_resp2_until_it_may_have_been_upgraded() {
-    for (hello, hangs_up) in [("", false), (UNKNOWN, true)] {
-        let old = Old::new(hello);
-        old.at(|state| state.hangs_up = hangs_up);
-        let remote = old.remote(URL);
-        for connections in [2, 3] {
-            let opened = open(&remote).await.unwrap();
-            assert_eq!(protocol(&opened), Protocol::Resp2);
-            assert_eq!(old.connections(), connections);
-        }
-        let hellos = |at: usize| {
-            old.said(at)
-                .iter()
-                .filter(|said| said.starts_with("HELLO"))
-                .count()
-        };
-        assert_eq!([0, 1, 2].map(hellos), [1, 0, 0]);
-        old.at(|state| (state.hello, state.hangs_up) = (WELCOME.into(), false));
-        sleep(SECOND * 3_600).await;
-        assert_eq!(protocol(&open(&remote).await.unwrap()), Protocol::Resp3);
-        // A server that has accepted HELLO before does not refuse it by hanging up: it is down.
-        old.at(|state| state.hello = String::new());
-        let error = open(&remote).await.map(drop).unwrap_err();
-        assert_not_applied(&error, "closed the connection");
-        assert_eq!(old.connections(), 5);
-    }
-}
-
 /// A server that is down at the start is not taken for one without HELLO.
 #[tokio::test(start_paused = true)]
 async fn a_server_that_hangs_up_on_everything_is_asked_for_resp3_again() {
@@ -204,7 +160,7 @@ async fn a_server_that_hangs_up_on_everything_is_asked_for_resp3_again() {
     for attempts in 1..4 {
         let error = open(&remote).await.map(drop).unwrap_err();
         assert_not_applied(&error, "closed the connection");
-        assert_eq!(server.dials(), attempts * 2);
+        assert_eq!(server.dials(), attempts);
     }
     server.short(usize::MAX, memory::Ending::Closed);
     assert_eq!(protocol(&open(&remote).await.unwrap()), Protocol::Resp3);
@@ -213,18 +169,16 @@ async fn a_server_that_hangs_up_on_everything_is_asked_for_resp3_again() {
 /// A server that counts failed logins must not count two for one connection.
 #[tokio::test(start_paused = true)]
 async fn a_wrong_password_is_refused_and_checked_once() {
-    for hello in [UNKNOWN, ""] {
-        let old = Old::new(hello).with_password("right");
-        let remote = old.remote("redis://ann:hunter2@old:1");
-        for checks in 1..4 {
-            let error = open(&remote).await.map(drop).unwrap_err();
-            assert_refused(&error, "invalid password");
-            assert!(!format!("{error:?}").contains("hunter2"), "{error:?}");
-            assert_eq!(old.at(|state| state.checks), checks);
-        }
-        let error = open(&old.remote(URL)).await.map(drop).unwrap_err();
-        assert_refused(&error, "NOAUTH");
+    let old = Old::new(UNKNOWN).with_password("right");
+    let remote = old.remote("redis://ann:hunter2@old:1");
+    for checks in 1..4 {
+        let error = open(&remote).await.map(drop).unwrap_err();
+        assert_refused(&error, "invalid password");
+        assert!(!format!("{error:?}").contains("hunter2"), "{error:?}");
+        assert_eq!(old.at(|state| state.checks), checks);
     }
+    let error = open(&old.remote(URL)).await.map(drop).unwrap_err();
+    assert_refused(&error, "NOAUTH");
 }
 
 #[tokio::test(start_paused = true)]
@@ -263,7 +217,7 @@ async fn in_resp2_the_role_is_asked_for_where_a_primary_is_needed() {
     ] {
         let old = Old::new(UNKNOWN);
         old.at(|state| state.role = role);
-        let opened = open(&old.remote(URL).primary_only()).await.map(drop);
+        let opened = open(&primary_at(old.remote(URL))).await.map(drop);
         match (opened, fault) {
             (Ok(()), None) => {}
             (Err(error), Some(fault)) => assert_not_applied(&error, fault),
@@ -416,7 +370,7 @@ async fn in_resp2_only_connections_for_calls_are_asked_for_the_role() {
         _ => usual(words),
     });
     let server = server.in_resp2();
-    let remote = server.remote().primary_only();
+    let remote = primary_at(server.remote());
     let testbed = MemoryTestbed::of(server.clone(), remote, (TIMING, IfUnreachable::Fail));
     let testbed = testbed.await.unwrap();
     testbed
@@ -434,33 +388,32 @@ async fn in_resp2_only_connections_for_calls_are_asked_for_the_role() {
     assert_eq!(testbed.redis.reconnects(), 0);
 }
 
-/// A sentinel answers no questions on a connection with subscriptions in RESP2.
+/// In RESP2, a sentinel takes no questions on a connection with subscriptions. So it is only asked.
 #[tokio::test(start_paused = true)]
-async fn in_resp2_a_sentinel_gets_another_connection_for_its_announcements() {
-    for (hello, connections) in [(WELCOME, 1), (UNKNOWN, 2)] {
+async fn in_resp2_a_change_that_a_sentinel_cannot_announce_is_seen_at_the_next_look() {
+    for hello in [WELCOME, UNKNOWN] {
+        let primary = Arc::new(Mutex::new("a"));
+        let named = primary.clone();
         let fakes = Fakes::new(move |address, words| {
-            let words: Vec<_> = words.iter().map(String::as_str).collect();
-            match words.as_slice() {
-                ["HELLO", ..] => Answer::Reply(hello.into()),
-                ["SENTINEL", "MASTER", ..] => {
-                    Answer::Reply(array(&["ip", "a", "port", "1"].map(bulk)))
+            let is_sentinel = address == "s:1";
+            match words.first().map(String::as_str) {
+                Some("HELLO") => Answer::Reply(hello.into()),
+                Some("SENTINEL") if words[1] == "MASTER" => {
+                    Answer::Reply(array(&["ip", *named.lock(), "port", "1"].map(bulk)))
                 }
-                ["SENTINEL", ..] => Answer::Reply("*0\r\n".into()),
-                ["PING"] if hello == UNKNOWN && address == "s:1" => {
+                Some("SENTINEL") => Answer::Reply("*0\r\n".into()),
+                Some("PING") if hello == UNKNOWN && is_sentinel => {
                     Answer::Reply("+PONG\r\n".into())
                 }
-                words => as_usual(
-                    &words
-                        .iter()
-                        .map(|&word| word.to_owned())
-                        .collect::<Vec<_>>(),
-                ),
+                _ => as_usual(words),
             }
         });
         let url = "redis-sentinel://s:1/locks";
         let (redis, _events) = fakes.open(url, IfUnreachable::Fail).await.unwrap();
         sleep(SECOND * 10).await;
-        assert_eq!(fakes.dialled("s:1"), connections);
+        *primary.lock() = "b";
+        sleep(SECOND * 2).await;
+        assert_eq!((fakes.dialled("s:1"), fakes.dialled("b:1")), (1, 3));
         assert!(redis.is_connected());
     }
 }

@@ -3,7 +3,7 @@
 use super::*;
 use crate::connection::{Carries, Connection};
 use crate::protocol::Protocol;
-use crate::request::{SubscribeRequest, SubscriptionObserver as _};
+use crate::request::SubscribeRequest;
 use leasehold_testbed::Proxy;
 use leasehold_testbed::Reply;
 

@@ -3,6 +3,7 @@
 
 use arbitrary::{Result, Unstructured};
 use leasehold::{Client, Error, Lease, Lock};
+use leasehold_admin::Admin;
 
 use crate::junk::step;
 use crate::server::FakeServer;
@@ -58,9 +59,9 @@ async fn ask(client: &Client, choice: u8) -> std::result::Result<(), Error> {
             latch.count_down().await?;
             return latch.wait(wait).await;
         }
-        11 => return client.locks("*").await.map(drop),
+        11 => return Admin::new(client).locks("*").await.map(drop),
         12 => {
-            let found = client.preflight().await?;
+            let found = Admin::new(client).preflight().await?;
             let worst = found.worst();
             assert!(!format!("{found} {found:?} {worst:?}").is_empty());
             return Ok(());

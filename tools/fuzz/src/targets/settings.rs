@@ -47,7 +47,7 @@ fn step(u: &mut Unstructured<'_>) -> Result<Step> {
 fn builder(u: &mut Unstructured<'_>, redis: &EmbeddedRedis) -> Result<ClientBuilder> {
     let mut builder = redis.builder();
     for _ in 0..u.int_in_range(0..=4)? {
-        builder = match u.int_in_range(0..=9)? {
+        builder = match u.int_in_range(0..=8)? {
             0 => builder.lease(duration(u)?),
             1 => builder.command_timeout(duration(u)?),
             2 => builder.connect_timeout(duration(u)?),
@@ -59,7 +59,6 @@ fn builder(u: &mut Unstructured<'_>, redis: &EmbeddedRedis) -> Result<ClientBuil
                 builder.local_handover(LocalHandover::Streak { count, time })
             }
             7 => builder.name(pieces(u, &NAMES, 4)?),
-            8 => builder.durability(Durability::on_disk(count(u)?).within(duration(u)?)),
             _ => builder.durability(Durability::replicas(count(u)?).within(duration(u)?)),
         };
     }

@@ -112,7 +112,7 @@ impl Supervisor {
                 continue;
             }
             let why = why_silent(self.runtime(), limit).await;
-            connection.expire(limit, why, &*self.shared.subscriptions);
+            connection.expire(limit, why, &self.shared.subscriptions);
         }
     }
 

@@ -2,7 +2,7 @@
 //! one that changes the target.
 
 use super::*;
-use crate::node::give_up;
+use crate::node::generation::give_up;
 
 /// How often the node gets another target.
 const SWITCHES: u64 = 2;

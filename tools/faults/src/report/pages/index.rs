@@ -215,7 +215,7 @@ const DEFINITIONS: &str = "## What counts as an overlap\n\n\
     - **Valid**: both holders had been told that they hold the lock, neither deadline had passed, and no event excuses \
     it. This is a violation.\n\
     - **Excused**: the same, after an event that made a server forget the grant: a failover to a replica that had not \
-    received it, or a restart without data. [The guarantees](../guarantees.md) permit such an overlap. It is counted \
+    received it, or a restart without data. [The guarantees](../../guarantees.md) permit such an overlap. It is counted \
     and explained by its event, and one of the two holders must learn of it within the promised time.\n\
     - **Invalid**: one of the two holders knew that its hold was over, or would have seen it from its deadline. Leases \
     exist for this case, so it is only counted.\n\n\

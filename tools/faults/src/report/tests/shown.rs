@@ -86,7 +86,7 @@ fn written_links_lead_to_files_and_headings() {
             .skip(1)
             .map(|rest| rest.split(')').next().unwrap())
         {
-            let outside = link == "../guarantees.md";
+            let outside = link == "../../guarantees.md";
             let (file, heading) = link.split_once('#').unwrap_or((link, ""));
             assert!(
                 outside || to.0.join(file).is_file(),

@@ -40,7 +40,6 @@ public final class Driver {
         session.register(commands);
         new LockCommands(session).register(commands);
         new FairCommands(session).register(commands);
-        new FencedCommands(session).register(commands);
         new SemaphoreCommands(session).register(commands);
         new PermitCommands(session).register(commands);
         new LatchCommands(session).register(commands);

@@ -12,11 +12,9 @@ import org.redisson.config.Config;
  * that watches from outside.
  *
  * <pre>
- *   connect URL[;URL...] [WATCHDOG_MS] [FAIR_WAIT_MS]
- *                                               Redisson's version; 0 leaves a time as it is
+ *   connect URL[;URL...] [WATCHDOG_MS]          Redisson's version; 0 leaves the time as it is
  *   owner THREAD [SERVER]                       what Redis sees when this thread holds a lock
  *   parked THREAD                               whether it sleeps until it is told of a release
- *   shutdown
  * </pre>
  */
 final class Session {
@@ -26,17 +24,13 @@ final class Session {
 
     void register(Commands commands) {
         commands.anywhere("connect", operands -> {
-            connect(operands.text(0), operands.optional(1), operands.optional(2));
+            connect(operands.text(0), operands.optional(1));
             return Redisson.class.getPackage().getImplementationVersion();
         });
         commands.onThread("owner",
                 operands -> clients().get((int) operands.optional(0)).getId()
                         + ":" + Thread.currentThread().getId());
         commands.anywhere("parked", operands -> sleepsInSemaphore(operands.text(0)));
-        commands.anywhere("shutdown", operands -> {
-            clients().forEach(RedissonClient::shutdown);
-            return null;
-        });
     }
 
     /** In the semaphore in which Redisson counts messages, not in a call to Redis. */
@@ -68,20 +62,17 @@ final class Session {
         return plain;
     }
 
-    private synchronized void connect(String urls, long watchdogMillis, long fairWaitMillis) {
+    private synchronized void connect(String urls, long watchdogMillis) {
         url = urls.split(";")[0];
         clients = Arrays.stream(urls.split(";"))
-                .map(each -> create(each, watchdogMillis, fairWaitMillis))
+                .map(each -> create(each, watchdogMillis))
                 .toList();
     }
 
-    private static RedissonClient create(String url, long watchdogMillis, long fairWaitMillis) {
+    private static RedissonClient create(String url, long watchdogMillis) {
         Config config = Deployment.config(url);
         if (watchdogMillis > 0) {
             config.setLockWatchdogTimeout(watchdogMillis);
-        }
-        if (fairWaitMillis > 0) {
-            config.setFairLockWaitTimeout(fairWaitMillis);
         }
         return Redisson.create(config);
     }
