@@ -204,7 +204,7 @@ pub(crate) async fn members_of_members_have_one_order(bed: Bed) {
     let held = other.lock(b).lock().await.unwrap();
     let lock = nested();
     let taking = tokio::spawn(async move { lock.lock().await });
-    eventually("waiting", async || one.stats().waiting == 1).await;
+    eventually("waiting", async || one.stats().listeners == 1).await;
     if bed.is_embedded() {
         // What is behind the busy one was given back, so that nobody waits for a later one while an earlier one is free.
         // On a server the machine may have stalled, so the members may have been given back.
@@ -230,11 +230,12 @@ pub(crate) async fn one_name_on_two_servers_has_one_order(bed: Bed) {
         }
         let lock = Lock::multi(pair);
         let taking = tokio::spawn(async move { lock.lock().await });
+        // Both are asked at first. Only who waits for one listens.
         eventually("queued", async || {
-            here.stats().waiting + there.stats().waiting == 1
+            here.stats().listeners + there.stats().listeners == 1
         })
         .await;
-        first.push(here.stats().waiting);
+        first.push(here.stats().listeners);
         for held in held {
             held.unlock().await.unwrap();
         }

@@ -245,7 +245,7 @@ mod tests {
             Use::Semaphore => "semaphore",
             Use::Permits => "expiring permits",
             Use::Latch => "latch",
-            Use::Listing => "`admin.locks`",
+            Use::Listing => "list of locks (`leasehold-admin`, `leasehold ls`)",
             Use::DescribeHolds => "`describe_holds`, `purpose`",
         }
     }

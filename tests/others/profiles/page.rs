@@ -64,17 +64,22 @@ pub(crate) fn lines(matrix: &Matrix) -> Vec<String> {
         let results = results(matrix, name);
         match server {
             Server::Data(profile) => {
-                format!("| [{name}]({source}) | {results} | {} |", preflight(profile))
+                format!(
+                    "| [{name}]({source}) | {results} | {} |",
+                    preflight(profile)
+                )
             }
             Server::Real(_) => format!("| [{name}]({source}) *(real)* | {results} | |"),
         }
     });
     let reasons = ran().flat_map(|server| {
         let reasons = reasons(matrix, server.name()).into_iter();
-        reasons.map(move |(reason, names)| match names.len() == columns().count() {
-            true => format!("- {}: {reason}", server.name()),
-            false => format!("- {}: {}: {reason}", server.name(), names.join(", ")),
-        })
+        reasons.map(
+            move |(reason, names)| match names.len() == columns().count() {
+                true => format!("- {}: {reason}", server.name()),
+                false => format!("- {}: {}: {reason}", server.name(), names.join(", ")),
+            },
+        )
     });
     rows.chain(reasons).collect()
 }
