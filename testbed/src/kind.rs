@@ -29,7 +29,7 @@ impl Kind {
         (self.make)(client, name)
     }
 
-    /// One lock, whose hold may be handed on as a text.
+    /// One lock, no set of locks.
     pub fn is_single(&self) -> bool {
         self.parts.len() == 1
     }
