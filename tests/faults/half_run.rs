@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures::future::join_all;
-use leasehold::{Client, Error, Lease, Lock};
+use leasehold::{Client, Error, Lease};
 use leasehold_testbed::{KINDS, Outside, Reply, Server, eventually_within, ms, rule};
 
 use crate::testbed::{beside, builder, connect};
@@ -12,8 +12,6 @@ const LIMIT: Duration = Duration::from_secs(20);
 const SOON: Duration = Duration::from_secs(5);
 /// So long that nothing here ends with its lease.
 const LEASE: Lease = Lease::Fixed(Duration::from_secs(600));
-
-type Make = fn(&Client) -> Lock;
 
 /// A client with all rights that it needs, except for these commands.
 async fn without(server: &Server, commands: &[&str]) -> Client {
@@ -61,42 +59,6 @@ fn no_lock_is_left_behind_by_a_script_that_was_refused() {
                 let taken = kind.lock(&client, "orders:1").try_lock(ms(0), LEASE).await;
                 assert!(taken.is_err(), "{what}");
                 eventually_within(SOON, &what, async || left(&mut outside).is_empty()).await;
-            }
-        }
-    });
-}
-
-/// The client may not undo what the script left, so the script itself takes everything back.
-#[test]
-fn a_set_whose_member_was_half_written_is_taken_back_by_its_script() {
-    beside(LIMIT, async {
-        let server = Server::start();
-        let mut outside = Outside::of(&server);
-        let half_written: [(&str, Make); 4] = [
-            ("plain", |client| client.lock("orders:b")),
-            ("spin", |client| client.spin_lock("orders:b")),
-            ("fenced", |client| client.fenced_lock("orders:b").into()),
-            ("write", |client| {
-                client.read_write_lock("orders:b").split().1
-            }),
-        ];
-        let client = without(&server, &["pexpire", "hdel"]).await;
-        for (kind, lock) in half_written {
-            let whole = |name: &str| client.string_lock(name);
-            // The bad member is the first one, the last one, or one in the middle.
-            for set in [
-                vec![lock(&client), whole("orders:c")],
-                vec![whole("orders:a"), lock(&client)],
-                vec![whole("orders:a"), lock(&client), whole("orders:c")],
-            ] {
-                let members = set.len();
-                let taken = Lock::multi(set).try_lock(ms(0), LEASE).await;
-                assert!(refused(&taken), "{kind} of {members}: {taken:?}");
-                assert_eq!(
-                    left(&mut outside),
-                    Vec::<String>::new(),
-                    "{kind} of {members}"
-                );
             }
         }
     });

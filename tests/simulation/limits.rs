@@ -101,9 +101,9 @@ impl Plan {
     }
 
     /// How long an undo may be repeated after the last fault: a lease. The reply to a change of a
-    /// number is kept for half a minute.
+    /// number is kept for half a minute, and as long a client remembers that others poll for a name.
     pub(crate) fn rests_within(&self) -> Duration {
-        2 * self.lease + ms(if self.kind.is_lock() { 20_000 } else { 50_000 })
+        2 * self.lease + ms(50_000)
     }
 
     /// The longest pause of a server. A repeated change is recognized for at least half a minute.

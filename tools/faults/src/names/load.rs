@@ -41,9 +41,10 @@ impl Size {
         Duration::from_millis(self.lease_ms)
     }
 
-    /// The clients must be idle after this time. They give up an unconfirmed release after two leases and 10 s.
+    /// The clients must be idle after this time. They give up an unconfirmed release after two leases and 10 s, and remember
+    /// for 30 s that others poll for a name.
     pub(super) fn rest(&self) -> Duration {
-        2 * self.lease() + Duration::from_secs(12)
+        2 * self.lease() + Duration::from_secs(32)
     }
 }
 
