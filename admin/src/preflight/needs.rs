@@ -30,9 +30,6 @@ impl Use {
         if self.is_waited_for() && abilities.no_messages.is_some() {
             return Verdict::With("waiters ask, because the server has no messages");
         }
-        if self == Use::Lock && abilities.one_slot_only {
-            return Verdict::With("a multi lock takes locks of several slots one by one");
-        }
         Verdict::Works
     }
 

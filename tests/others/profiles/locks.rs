@@ -303,17 +303,11 @@ async fn preflight_says(cell: Cell) -> Outcome {
         .flat_map(|all| all.commands)
         .collect();
     let is_silent = refused.contains(&&"SUBSCRIBE");
-    let without_keys = profile.without_keys.is_none();
-    let (one_slot, undeclared) = (
-        profile.slots != Slots::Several,
-        matches!(profile.undeclared, Undeclared::Refused(_)),
-    );
-    // The client of a cluster chooses the node itself.
-    let one_lock = !profile.is_cluster && !without_keys;
-    let one_slot = !profile.is_cluster && without_keys && one_slot;
-    says("one lock a call", one_lock)?;
-    says("one slot a call", one_slot)?;
-    says("works: lock", !(is_silent || one_lock || one_slot))?;
+    let undeclared = matches!(profile.undeclared, Undeclared::Refused(_));
+    // The client of a cluster chooses the node itself, and asks only where scripts must have keys.
+    let asks = !profile.is_cluster || profile.without_keys.is_some();
+    says("one slot a call", asks && profile.slots != Slots::Several)?;
+    says("works: lock", !is_silent)?;
     says("declared keys only", undeclared)?;
     says("no WAIT", refused.contains(&&"WAIT"))?;
     says(
