@@ -119,7 +119,10 @@ async fn lose_the_place(a: &Client, b: &Client, outside: &mut Outside) -> Result
     );
     let disturb = async {
         // The waiters know that they have places.
-        eventually_within(LIMIT, "in the queue", async || b.stats().listeners == 2).await;
+        eventually_within(LIMIT, "in the queue", async || {
+            b.stats().listeners == 2 && outside.command(&["LLEN", queue]).int() == 2
+        })
+        .await;
         let looked = outside.calls("lrange");
         outside.command(&["RPUSH", queue, "java:1"]);
         outside.command(&["ZADD", deadlines, "99999999999999", "java:1"]);
