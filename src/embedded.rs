@@ -1,6 +1,6 @@
 //! The embedded engine: the crate `leasehold-engine`, dialed like a server.
 //!
-//! It runs the same `.lua` files as a server does. A test compares it with a real server (`tests/parity`).
+//! It runs the same `.lua` files as a server does. A test compares it with a real server (`engine/parity`).
 
 mod faults;
 #[cfg(feature = "test-util")]
