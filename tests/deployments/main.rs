@@ -19,7 +19,6 @@ mod moves;
 mod names;
 mod outages;
 mod pool;
-mod redirects;
 mod secured;
 mod shards;
 mod silence;

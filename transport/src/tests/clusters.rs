@@ -1,5 +1,7 @@
 //! Clusters in this process: their layouts, and how redirects end.
 
+use futures::future::join_all;
+
 use super::fakes::{Answer, Fakes, array, as_usual, bulk};
 use super::*;
 
@@ -241,4 +243,96 @@ async fn a_node_without_an_address_does_not_hide_a_failover() {
         matches!(unserved, Err(CallError::NotApplied(_))),
         "{unserved:?}"
     );
+}
+
+/// A known complaint: 150,000 requests for one lock in five seconds to a server that answers MOVED,
+/// and "MOVED redirection loop detected" for calls long after that.
+#[tokio::test(start_paused = true)]
+async fn a_node_that_sends_everybody_to_itself_is_asked_with_pauses() {
+    /// The first send of a call, and five after a redirect.
+    const SENDS: usize = 6;
+    /// The pauses of one call between its sends: 2, 4, 8, 16 and 32 ms.
+    const PAUSES: Duration = Duration::from_millis(62);
+    const CALLERS: usize = 7;
+
+    let [is_wrong, scripts, layouts] = [(); 3].map(|()| Arc::<AtomicUsize>::default());
+    let (wrong, sent, asked) = (is_wrong.clone(), scripts.clone(), layouts.clone());
+    let fakes = one_node(move |words| {
+        asked.fetch_add(
+            words
+                .starts_with(&["CLUSTER".into(), "SLOTS".into()])
+                .into(),
+            Ordering::SeqCst,
+        );
+        let is_misled = is_script(words) && wrong.load(Ordering::SeqCst) > 0;
+        sent.fetch_add(is_misled.into(), Ordering::SeqCst);
+        is_misled.then(|| Answer::Reply("-MOVED 3300 n1:1\r\n".to_owned()))
+    });
+    let url = "redis-cluster://n1:1";
+    let (redis, _) = fakes.open(url, IfUnreachable::Fail).await.unwrap();
+    is_wrong.store(1, Ordering::SeqCst);
+    layouts.store(0, Ordering::SeqCst);
+    let since = Instant::now();
+    let callers = (0..CALLERS).map(async |_| {
+        let mut calls = 0;
+        while since.elapsed() < 2 * SECOND {
+            let refused = redis.call(Lane::Caller, add(LOW)).await.unwrap_err();
+            connecting::assert_not_applied(&refused, "last by redis://n1:1: MOVED");
+            calls += 1;
+            sleep(SECOND / 1_000).await;
+        }
+        calls
+    });
+    let calls: usize = join_all(callers).await.into_iter().sum();
+    let times = |pause: Duration| {
+        let times = since.elapsed().as_millis() / pause.as_millis() + 1;
+        usize::try_from(times).unwrap()
+    };
+    assert_eq!(scripts.load(Ordering::SeqCst), calls * SENDS);
+    assert!(calls <= CALLERS * times(PAUSES), "{calls} calls");
+    let asked = layouts.load(Ordering::SeqCst);
+    assert!(
+        asked <= times(SECOND / 40),
+        "{asked} questions for the layout"
+    );
+
+    is_wrong.store(0, Ordering::SeqCst);
+    assert_eq!(redis.call(Lane::Caller, add(LOW)).await, Ok(Value::Nil));
+}
+
+/// Each address becomes a node whose connections are retried.
+#[tokio::test(start_paused = true)]
+async fn a_node_that_names_ever_new_addresses_costs_no_more_than_some() {
+    const ADDRESSES: usize = 100;
+    // How many nodes that no layout names are kept.
+    const MOST: usize = 16;
+
+    let named = Arc::<AtomicUsize>::default();
+    let (next, whole) = (named.clone(), one_node(|_| None));
+    let fakes = Fakes::new(move |address, words| {
+        if address != "n1:1" {
+            return Answer::Silence;
+        }
+        if is_script(words) && next.load(Ordering::SeqCst) < ADDRESSES {
+            let other = next.fetch_add(1, Ordering::SeqCst);
+            return Answer::Reply(format!("-MOVED 3300 silent{other}:1\r\n"));
+        }
+        whole.answer(address, words)
+    });
+    let url = "redis-cluster://n1:1";
+    let (redis, _) = fakes.open(url, IfUnreachable::Fail).await.unwrap();
+    let calls = (0..ADDRESSES).map(|_| redis.call(Lane::Caller, add(LOW)));
+    for outcome in join_all(calls).await {
+        outcome.expect_err("misled");
+    }
+    assert_eq!(named.load(Ordering::SeqCst), ADDRESSES);
+    fakes.forget_dialled();
+    sleep(SECOND * 10).await;
+    let kept = fakes.all_dialled();
+    assert!((1..=1 + MOST).contains(&kept.len()), "{kept:?}");
+    let deadline = Instant::now() + SECOND * 10;
+    while let Err(error) = redis.call(Lane::Caller, add(LOW)).await {
+        assert!(Instant::now() < deadline, "{error:?}");
+        sleep(SECOND / 100).await;
+    }
 }

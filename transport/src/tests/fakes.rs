@@ -57,6 +57,10 @@ impl Fakes {
         all
     }
 
+    pub(super) fn forget_dialled(&self) {
+        self.0.lock().dialled.clear();
+    }
+
     /// How often this address was connected to.
     pub(super) fn dialled(&self, address: &str) -> usize {
         self.0
