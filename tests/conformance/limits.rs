@@ -20,7 +20,7 @@ const ONCE: Option<Duration> = Some(Duration::ZERO);
 
 /// Both kinds of semaphores have limits.
 #[derive(Clone, Copy, Debug)]
-enum Of {
+pub(crate) enum Of {
     Plain,
     Expirable,
 }
@@ -28,13 +28,21 @@ enum Of {
 const BOTH: [Of; 2] = [Of::Plain, Of::Expirable];
 
 #[derive(Debug)]
-enum Taken {
+pub(crate) enum Taken {
     Plain(SemaphorePermit),
     Expirable(ExpirablePermit),
 }
 
 impl Taken {
-    async fn release(self) {
+    /// Whether its holder knows that it has ended.
+    pub(crate) fn is_lost(&self) -> bool {
+        match self {
+            Taken::Plain(permit) => permit.guard().unwrap().check().is_err(),
+            Taken::Expirable(permit) => permit.check().is_err(),
+        }
+    }
+
+    pub(crate) async fn release(self) {
         match self {
             Taken::Plain(permit) => permit.release().await.unwrap(),
             Taken::Expirable(permit) => permit.release().await.unwrap(),
@@ -44,7 +52,7 @@ impl Taken {
 
 impl Of {
     /// Takes permits of the semaphore `s` by a value with this limit. Waits for ever, or for the time given.
-    async fn take(
+    pub(crate) async fn take(
         self,
         client: &Client,
         limit: impl Into<Option<u32>>,
@@ -80,7 +88,7 @@ impl Of {
         }
     }
 
-    async fn set(self, client: &Client, permits: u32) -> i64 {
+    pub(crate) async fn set(self, client: &Client, permits: u32) -> i64 {
         match self {
             Of::Plain => client.semaphore("s").set_permits(permits).await,
             Of::Expirable => {
@@ -91,7 +99,7 @@ impl Of {
         .unwrap()
     }
 
-    async fn available(self, client: &Client) -> i64 {
+    pub(crate) async fn available(self, client: &Client) -> i64 {
         match self {
             Of::Plain => client.semaphore("s").available().await,
             Of::Expirable => client.permit_expirable_semaphore("s").available().await,
@@ -110,7 +118,7 @@ impl Of {
 }
 
 /// Each kind on keys of its own.
-async fn for_both(bed: &Bed, test: impl AsyncFn(Of, &Client, &Bed)) {
+pub(crate) async fn for_both(bed: &Bed, test: impl AsyncFn(Of, &Client, &Bed)) {
     for of in BOTH {
         let bed = bed.another();
         test(of, &bed.client().await, &bed).await;

@@ -477,13 +477,11 @@ leasehold_testbed::behaviours! {
         a_semaphore_that_expires_leaves_no_key,
         the_number_of_permits_can_be_changed,
         several_at_once_are_all_or_none,
-        a_waiter_for_many_waits_for_all,
         an_unknown_or_expired_id_releases_nothing,
         one_bad_id_and_none_is_released,
         the_next_call_brings_expired_permits_back,
         the_remaining_lease_of_a_permit_is_reported,
         a_permit_that_never_expires_is_left_alone,
-        permits_of_a_dead_client_come_back,
         a_stolen_permit_is_reported_lost,
         a_call_whose_reply_was_lost_counts_once,
     }

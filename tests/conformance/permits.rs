@@ -8,10 +8,10 @@ use leasehold::{
     Client, Ended, Error, ExpirablePermit, Lease, LossReason, PermitExpirableSemaphore,
 };
 use leasehold_testbed::{Bed, eventually, ms, timed};
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
 
 use crate::faulty_connection::FaultyConnection;
-use crate::semaphores::{in_vain, while_waiting};
+use crate::semaphores::in_vain;
 
 /// An id that was never given out.
 const UNKNOWN: &str = "00112233445566778899aabbccddeeff";
@@ -216,25 +216,6 @@ pub(crate) async fn several_at_once_are_all_or_none(bed: Bed) {
     }
 }
 
-pub(crate) async fn a_waiter_for_many_waits_for_all(bed: Bed) {
-    let (one, other) = (bed.client().await, bed.client().await);
-    let (semaphore, waiter) = (set(&one, 3).await, other.permit_expirable_semaphore("p"));
-    let mut held = try_join_all((0..3).map(|_| semaphore.acquire(1, Lease::Fixed(ms(60_000)))))
-        .await
-        .unwrap();
-    let wait = waiter.try_acquire(3, ms(9000), Lease::Renewed);
-    let all = while_waiting(&other, 1, wait, async {
-        for given in 0..3 {
-            let vain = other.stats().wakes_in_vain;
-            held.pop().unwrap().release().await.unwrap();
-            if given < 2 {
-                eventually("refused again", async || other.stats().wakes_in_vain > vain).await;
-            }
-        }
-    });
-    assert_eq!(all.await.unwrap().ids().count(), 3);
-}
-
 pub(crate) async fn an_unknown_or_expired_id_releases_nothing(bed: Bed) {
     let client = bed.client().await;
     let semaphore = set(&client, 3).await;
@@ -360,34 +341,6 @@ pub(crate) async fn a_permit_that_never_expires_is_left_alone(bed: Bed) {
     let (next, ()) = tokio::join!(timed("released", &mut wait), released);
     next.0.unwrap().release().await.unwrap();
     assert_eq!(counts(&semaphore).await, (1, 0, 1));
-}
-
-pub(crate) async fn permits_of_a_dead_client_come_back(bed: Bed) {
-    let lease = bed.lease(400);
-    let (mortal, line) = FaultyConnection::with_lease(&bed, lease).await;
-    let (semaphore, rescuer) = (set(&mortal, 3).await, bed.client().await);
-    let held = semaphore
-        .try_acquire(2, Duration::ZERO, Lease::Renewed)
-        .await
-        .unwrap();
-    line.die();
-    let start = Instant::now();
-    let waiter = rescuer.permit_expirable_semaphore("p");
-    let (all, took) = timed(
-        "granted",
-        waiter.try_acquire(3, ms(9000), Lease::Fixed(lease)),
-    )
-    .await;
-    assert!(held.check().is_err(), "the dead one believes no longer");
-    assert!(start.elapsed() >= lease / 2, "{took:?}");
-    if bed.is_embedded() {
-        assert!(took < lease + ms(20), "their lease is known: {took:?}");
-    }
-    drop((held, all));
-    eventually("all three back", async || {
-        waiter.available().await.unwrap() == 3
-    })
-    .await;
 }
 
 pub(crate) async fn a_stolen_permit_is_reported_lost(bed: Bed) {

@@ -9,6 +9,8 @@ use leasehold::{Client, Error, Lease, Semaphore, SemaphorePermit};
 use leasehold_testbed::{Bed, SOON, eventually, ms, timed, waiting};
 use tokio::time::{Instant, sleep};
 
+use crate::limits::for_both;
+
 pub(crate) async fn set(client: &Client, name: &str, permits: u32) -> Semaphore {
     let semaphore = client.semaphore(name);
     assert!(semaphore.try_set_permits(permits).await.unwrap());
@@ -112,22 +114,24 @@ pub(crate) async fn permits_are_added_and_taken_away(bed: Bed) {
 }
 
 pub(crate) async fn a_waiter_for_many_waits_for_all(bed: Bed) {
-    let (one, other) = (bed.client().await, bed.client().await);
-    let (semaphore, waiter) = (set(&one, "s", 3).await, other.semaphore("s"));
-    let mut held = try_join_all((0..3).map(|_| semaphore.acquire(1)))
-        .await
-        .unwrap();
-    let many = while_waiting(&other, 1, waiter.acquire(3), async {
-        for given in 0..3 {
-            let vain = other.stats().wakes_in_vain;
-            held.pop().unwrap().release().await.unwrap();
-            if given < 2 {
-                eventually("refused again", async || other.stats().wakes_in_vain > vain).await;
+    for_both(&bed, async |of, one, bed| {
+        let other = bed.client().await;
+        of.set(one, 3).await;
+        let held = (0..3).map(|_| of.take(one, None, 1, None));
+        let mut held = try_join_all(held).await.unwrap();
+        let many = while_waiting(&other, 1, of.take(&other, None, 3, None), async {
+            for given in 0..3 {
+                let vain = other.stats().wakes_in_vain;
+                held.pop().unwrap().release().await;
+                if given < 2 {
+                    eventually("refused again", async || other.stats().wakes_in_vain > vain).await;
+                }
             }
-        }
-    });
-    many.await.unwrap().release().await.unwrap();
-    assert_eq!(semaphore.available().await.unwrap(), 3);
+        });
+        many.await.unwrap().release().await;
+        assert_eq!(of.available(one).await, 3);
+    })
+    .await;
 }
 
 pub(crate) async fn a_timed_wait_ends_with_the_last_release(bed: Bed) {

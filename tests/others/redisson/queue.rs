@@ -152,6 +152,13 @@ impl Line {
             "nobody is left in the queue"
         );
     }
+
+    /// Java unlocks what it has held.
+    async fn served_after_java(self) {
+        let java = &self.harness.java;
+        java.unlock("door", "fair:door").await.expect("unlock");
+        self.served_in_order().await;
+    }
 }
 
 /// The same number of each kind, in an order that the test prints.
@@ -198,12 +205,7 @@ async fn a_mixed_queue_for_javas_lock_is_served_in_order() {
         let left = line.harness.observer.integer(&format!("PTTL {key}")).await;
         assert_eq!(left, -1, "a thread's place would end with {key}");
     }
-    line.harness
-        .java
-        .unlock("door", "fair:door")
-        .await
-        .expect("unlock");
-    line.served_in_order().await;
+    line.served_after_java().await;
 }
 
 /// Each thread that is granted subtracts its wait from our places behind it.
@@ -226,12 +228,7 @@ async fn our_places_behind_threads_survive_their_grants() {
         line.comes(who).await;
     }
     sleep(LONG).await;
-    line.harness
-        .java
-        .unlock("door", "fair:door")
-        .await
-        .expect("unlock");
-    line.served_in_order().await;
+    line.served_after_java().await;
 }
 
 /// Redisson also subtracts the wait of a thread that leaves.
@@ -286,12 +283,7 @@ async fn a_living_task_removes_a_dead_one_behind_a_short_wait() {
     line.dies().await;
     line.comes(Comes::Thread).await;
     line.comes(Comes::Task).await;
-    line.harness
-        .java
-        .unlock("door", "fair:door")
-        .await
-        .expect("unlock");
-    line.served_in_order().await;
+    line.served_after_java().await;
 }
 
 /// The release notified the dead waiter, and no task is left to remove that waiter. A forced release
@@ -329,10 +321,5 @@ async fn a_zero_wait_does_not_overtake_a_queue_of_the_other_side() {
             .try_lock("late", "fair:door", NOW, None)
             .await
     );
-    line.harness
-        .java
-        .unlock("door", "fair:door")
-        .await
-        .expect("unlock");
-    line.served_in_order().await;
+    line.served_after_java().await;
 }

@@ -153,22 +153,18 @@ async fn a_loss_is_reported_when_every_channel_is_restored_and_not_before() {
     assert_eq!(received.len(), channels.len());
 }
 
+/// Connects as a user who may subscribe to these channels only.
+async fn limited_to(channels: &str, server: &Server) -> Testbed {
+    let user = ["ACL", "SETUSER", "ann", "on", ">pw", "~*", "+@all"];
+    server.command(&[&user[..], &["resetchannels", channels]].concat());
+    Testbed::patient_at(&format!("redis://ann:pw@127.0.0.1:{}", server.port())).await
+}
+
 #[tokio::test]
 async fn a_refused_channel_fails_alone() {
     needs_a_server!();
     let server = Server::start();
-    server.command(&[
-        "ACL",
-        "SETUSER",
-        "ann",
-        "on",
-        ">pw",
-        "~*",
-        "resetchannels",
-        "&ok:*",
-        "+@all",
-    ]);
-    let testbed = Testbed::patient_at(&format!("redis://ann:pw@127.0.0.1:{}", server.port())).await;
+    let testbed = limited_to("&ok:*", &server).await;
     testbed.subscribe("ok:before").await.unwrap();
     let wanted = ["ok:1", "bad:1", "ok:2", "bad:2", "ok:3"];
     let outcomes =
@@ -205,18 +201,7 @@ async fn a_refused_channel_fails_alone() {
 async fn every_refusal_is_noticed_and_ends_no_connection() {
     needs_a_server!();
     let server = Server::start();
-    server.command(&[
-        "ACL",
-        "SETUSER",
-        "ann",
-        "on",
-        ">pw",
-        "~*",
-        "resetchannels",
-        "&ok",
-        "+@all",
-    ]);
-    let testbed = Testbed::patient_at(&format!("redis://ann:pw@127.0.0.1:{}", server.port())).await;
+    let testbed = limited_to("&ok", &server).await;
     for _ in 0..100 {
         let (bad, good, worse) = futures::join!(
             testbed.subscribe("bad"),
@@ -239,8 +224,7 @@ async fn every_refusal_is_noticed_and_ends_no_connection() {
 async fn a_withdrawn_permission_affects_only_its_channels() {
     needs_a_server!();
     let server = Server::start();
-    server.command(&["ACL", "SETUSER", "ann", "on", ">pw", "~*", "&*", "+@all"]);
-    let testbed = Testbed::patient_at(&format!("redis://ann:pw@127.0.0.1:{}", server.port())).await;
+    let testbed = limited_to("&*", &server).await;
     for channel in ["ok:1", "bad:1", "ok:2"] {
         testbed.subscribe(channel).await.unwrap();
     }
