@@ -74,12 +74,15 @@ pub(crate) fn lines(matrix: &Matrix) -> Vec<String> {
     });
     let reasons = ran().flat_map(|server| {
         let reasons = reasons(matrix, server.name()).into_iter();
-        reasons.map(
-            move |(reason, names)| match names.len() == columns().count() {
-                true => format!("- {}: {reason}", server.name()),
-                false => format!("- {}: {}: {reason}", server.name(), names.join(", ")),
-            },
-        )
+        reasons.map(move |(reason, names)| {
+            let is_all = names.len() == columns().count();
+            let only = if is_all {
+                String::new()
+            } else {
+                format!(" {}:", names.join(", "))
+            };
+            format!("- {}:{only} {reason}", server.name())
+        })
     });
     rows.chain(reasons).collect()
 }
