@@ -1,7 +1,7 @@
 //! A dropped future leaves nothing behind, wherever it is dropped.
 //!
-//! There are two sweeps: after every number of polls until the call completes, and after every
-//! delay up to three round trips. After each cut, Redis and the client's counters are checked.
+//! Each call is dropped after every number of polls until it completes. After each cut, Redis and the
+//! client's counters are checked.
 
 use std::time::{Duration, Instant};
 
@@ -11,14 +11,10 @@ use leasehold_testbed::{
     within,
 };
 
-use crate::testbed::{
-    alone, at_rest, connect, cut_after, cut_after_polls, idle, note, size, threads,
-};
+use crate::testbed::{alone, at_rest, connect, cut_after_polls, idle, note, threads};
 
 /// A dropped call is settled within this time, long before a lease ends.
 const SETTLED: Duration = Duration::from_secs(5);
-/// The number of delays in a sweep. On a slow machine they are further apart.
-const CUTS: u32 = 400;
 /// When a contended call that is not cut ends.
 const WAIT: Duration = ms(12);
 const FIXED: Lease = Lease::Fixed(ms(30_000));
@@ -30,8 +26,6 @@ enum Cut {
     Polls(usize),
     /// After this many polls, when everything sent has been answered.
     Answered(usize),
-    /// After this time.
-    Delay(Duration),
 }
 
 impl Cut {
@@ -45,7 +39,6 @@ impl Cut {
         match self {
             Cut::Polls(polls) => cut_after_polls(polls, Duration::ZERO, future).await,
             Cut::Answered(polls) => cut_after_polls(polls, ms(2), future).await,
-            Cut::Delay(delay) => cut_after(delay, future).await,
         }
     }
 }
@@ -380,73 +373,6 @@ fn a_call_of_any_sort_dropped_after_any_number_of_polls_leaves_nothing() {
 }
 
 #[test]
-fn a_call_dropped_after_any_delay_leaves_nothing() {
-    let step = Duration::from_micros(size("LEASEHOLD_STEP_US", 10) as u64);
-    alone(Duration::from_secs(120), async move {
-        let server = Borrowed::take();
-        let mut stage = Stage::new(PLAIN, &server, &server.url()).await;
-        Box::pin(sweep(&mut stage, "direct", step)).await;
-    });
-}
-
-#[test]
-fn a_call_of_any_sort_dropped_after_any_delay_leaves_nothing() {
-    let step = Duration::from_micros(3 * size("LEASEHOLD_STEP_US", 10) as u64);
-    alone(Duration::from_secs(300), async move {
-        let server = Borrowed::take();
-        for kind in KINDS.into_iter().skip(1) {
-            let mut stage = Stage::new(kind, &server, &server.url()).await;
-            Box::pin(sweep(&mut stage, "direct", step)).await;
-        }
-    });
-}
-
-#[test]
-fn a_call_dropped_after_any_delay_on_a_slow_line_leaves_nothing() {
-    let step = Duration::from_micros(10 * size("LEASEHOLD_STEP_US", 10) as u64);
-    alone(Duration::from_secs(600), async move {
-        let server = Borrowed::take();
-        let proxy = server.line();
-        let mut stage = Stage::new(PLAIN, &server, proxy.url()).await;
-        proxy.delay_replies(ms(2));
-        Box::pin(sweep(&mut stage, "2 ms", step)).await;
-    });
-}
-
-async fn sweep(stage: &mut Stage, line: &str, step: Duration) {
-    let trip = round_trip(&stage.client).await;
-    let step = step.max(trip * 3 / CUTS);
-    let kind = stage.kind;
-    for scene in SCENES.into_iter().filter(|scene| scene.fits(&kind)) {
-        let (mut delay, mut cuts, mut done) = (Duration::ZERO, 0, 0);
-        let started = Instant::now();
-        while delay <= trip * 3 {
-            done += u32::from(Box::pin(stage.play(scene, Cut::Delay(delay))).await);
-            (delay, cuts) = (delay + step, cuts + 1);
-        }
-        let (name, took) = (kind.name, started.elapsed());
-        note(&format!(
-            "{name}, {line}, {scene:?}: {cuts} cuts, {trip:?}, {done} done, {took:?}"
-        ));
-    }
-    at_rest(&stage.client, Duration::from_secs(5)).await;
-    assert_eq!(stage.contents(), Reply::Array(vec![]));
-}
-
-/// The median duration of some calls.
-async fn round_trip(client: &Client) -> Duration {
-    let lock = client.lock("trip");
-    let mut trips = Vec::new();
-    for _ in 0..21 {
-        let started = Instant::now();
-        lock.is_locked().await.expect("redis answers");
-        trips.push(started.elapsed());
-    }
-    trips.sort_unstable();
-    trips[10]
-}
-
-#[test]
 fn a_dropped_waiter_lets_the_next_one_in() {
     alone(Duration::from_secs(120), async {
         let server = Borrowed::take();
@@ -473,6 +399,16 @@ fn a_dropped_waiter_lets_the_next_one_in() {
     });
 }
 
+/// Runs a future for a time that is too short for timers, and drops it.
+async fn cut_after<F: Future>(delay: Duration, future: F) -> Option<F::Output> {
+    let end = Instant::now() + delay;
+    tokio::select! {
+        biased;
+        done = Box::pin(future) => Some(done),
+        () = async { while Instant::now() < end { tokio::task::yield_now().await } } => None,
+    }
+}
+
 #[test]
 fn a_connect_dropped_anywhere_leaves_no_connection_and_no_thread() {
     alone(Duration::from_secs(60), async {
@@ -489,8 +425,8 @@ fn a_connect_dropped_anywhere_leaves_no_connection_and_no_thread() {
         let connections = || server.clients("id=").len();
         let others = connections();
         loop {
-            let cut = Cut::Delay(delay);
-            let done = cut.apply(Client::connect(proxy.url())).await.is_some();
+            let connecting = cut_after(delay, Client::connect(proxy.url()));
+            let done = connecting.await.is_some();
             if cuts % 10 == 0 || done {
                 eventually_within(SETTLED * 5, "no thread", async || threads() == 0).await;
                 eventually_within(SETTLED * 5, "no connection", async || {

@@ -9,17 +9,12 @@
 //!
 //! | variable | default | what |
 //! | --- | --- | --- |
-//! | `LEASEHOLD_ACQUISITIONS` | 4000 | acquisitions of four contending processes |
-//! | `LEASEHOLD_STEP_US` | 10 | steps of the cancellation sweep; ten times as much on a slow line |
 //! | `LEASEHOLD_HOLDS`, `LEASEHOLD_LEASES` | 2000, 3 | holds under blocked workers, for so many leases |
 //! | `LEASEHOLD_ROUNDS` | 10000 | quick rounds of lock, unlock and cancel |
 //! | `LEASEHOLD_WAITERS` | 2000 | waiters of as many names, and of one |
-//! | `LEASEHOLD_CROWD` | 40 | clients that come back after a restart |
 //! | `LEASEHOLD_RESTART_WAITERS` | 200 | waiters while Redis restarts |
 //! | `LEASEHOLD_NAMES` | 20000 | names that are locked and released under mild faults |
-//! | `LEASEHOLD_CHAOS_SECONDS` | 12 | how long the lines misbehave at random |
 //! | `LEASEHOLD_SHUTDOWNS` | 40 | shutdowns beside ten guards that go, in each of five ways |
-//! | `LEASEHOLD_SEED` | random, printed | replays a test with randomness |
 #![expect(
     clippy::disallowed_methods,
     reason = "the tests spawn tasks, block workers and stop real time on purpose"
@@ -29,13 +24,10 @@
 mod blocked;
 mod cancel;
 mod cost;
-mod crowd;
 mod drops;
 mod durability;
 mod errors;
-mod exclusion;
 mod fair;
-mod faulty_networks;
 mod fork;
 mod given;
 mod half_run;

@@ -5,7 +5,7 @@ use std::future::Future;
 use std::pin::{Pin, pin};
 use std::process::{Child, Stdio};
 use std::task::Poll;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use leasehold::{Client, ClientBuilder, Error, LockGuard, Stats};
 use leasehold_testbed::{ms, this_program, until_stats};
@@ -56,20 +56,6 @@ pub(crate) fn size(variable: &str, default: usize) -> usize {
             .unwrap_or_else(|_| panic!("{variable}: not a number: {text}")),
         Err(_) => default,
     }
-}
-
-/// A seed, printed so that a failure can be replayed.
-#[expect(
-    clippy::print_stderr,
-    reason = "a failed test must show how to replay it"
-)]
-pub(crate) fn seed(test: &str) -> u64 {
-    let seed = match std::env::var("LEASEHOLD_SEED") {
-        Ok(given) => given.parse().expect("LEASEHOLD_SEED is a number"),
-        Err(_) => fastrand::u64(..),
-    };
-    eprintln!("seed {seed}; replay: LEASEHOLD_SEED={seed} cargo test --test faults {test}");
-    seed
 }
 
 #[expect(
@@ -190,16 +176,6 @@ async fn poll_times<F: Future>(mut future: Pin<&mut F>, left: &mut usize) -> Opt
         }
     })
     .await
-}
-
-/// Runs a future for a time that is too short for timers, and drops it.
-pub(crate) async fn cut_after<F: Future>(delay: Duration, future: F) -> Option<F::Output> {
-    let end = Instant::now() + delay;
-    tokio::select! {
-        biased;
-        done = Box::pin(future) => Some(done),
-        () = async { while Instant::now() < end { tokio::task::yield_now().await } } => None,
-    }
 }
 
 /// This binary, run as another process with one ignored test.
