@@ -71,7 +71,7 @@ pub use certificate::Certificate;
 pub use deployment::cluster::{Cluster, Shape};
 pub use deployment::migration::Migration;
 pub use deployment::routes::Routes;
-pub use deployment::sentinel::{Announcements, MASTER, Sentinels, Watch};
+pub use deployment::sentinel::{MASTER, Sentinels, Watch};
 pub use deployment::slots::{SLOTS, keyslot};
 pub use deployment::{Borrowed, Deployment, Line};
 #[cfg(feature = "locks")]

@@ -1,8 +1,8 @@
-//! Three scenes that a reader of the specification of the plain lock predicted (`docs/dev/specification.md`).
+//! Two scenes that a reader of the specification of the plain lock predicted.
 
 use leasehold::test_util::{Delay, Faults, Reply};
 use leasehold::{EmbeddedRedis, HoldState, Lease};
-use leasehold_testbed::{Bed, eventually, ms, timed, waiting};
+use leasehold_testbed::{Bed, ms, timed, waiting};
 use tokio::time::{Instant, sleep_until};
 
 use crate::delayed_commands::{LATE, SEEDS, Testbed};
@@ -95,37 +95,4 @@ async fn a_renewal_that_is_answered_too_late_does_not_count() {
         "the client itself removes what is lost: {after:?}"
     );
     next.unwrap().unlock().await.unwrap();
-}
-
-/// Whoever waits at the unlock gets the hold itself. Whoever comes when its release is on the way asks Redis.
-#[tokio::test(start_paused = true)]
-async fn a_waiter_gets_the_hold_and_a_latecomer_asks() {
-    let redis = EmbeddedRedis::new();
-    let client = redis.client();
-    let take = || {
-        let lock = client.lock("x");
-        tokio::spawn(async move { lock.lock().await.unwrap() })
-    };
-    let first = take().await.unwrap();
-    let waiter = take();
-    waiting(&client, 1).await;
-    let (owner, calls) = (first.owner().to_owned(), client.stats().calls);
-    first.unlock().await.unwrap();
-    let second = waiter.await.unwrap();
-    assert_eq!((second.owner(), client.stats().calls), (&*owner, calls));
-
-    let faults = Faults {
-        request: Delay::fixed(ms(50)),
-        ..Faults::default()
-    };
-    redis.links().remove(0).set_faults(faults, 1);
-    let release = tokio::spawn(second.unlock());
-    eventually("on its way", async || client.stats().calls > calls).await;
-    assert_eq!(fields(&redis), [&*owner], "it is not released yet");
-    let third = take().await.unwrap();
-    assert_ne!(third.owner(), owner);
-    assert!(client.stats().calls > calls + 1);
-    release.await.unwrap().unwrap();
-    third.unlock().await.unwrap();
-    assert_eq!(fields(&redis), Vec::<String>::new());
 }

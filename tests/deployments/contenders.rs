@@ -78,10 +78,6 @@ impl Contenders {
         self.shared.acquired.lock().expect("no panic").clone()
     }
 
-    pub(crate) fn acquisitions(&self) -> u64 {
-        self.counts().values().sum()
-    }
-
     pub(crate) fn errors(&self) -> Vec<String> {
         self.shared.errors.lock().expect("no panic").clone()
     }

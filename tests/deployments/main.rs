@@ -10,7 +10,6 @@ mod cluster;
 mod contenders;
 mod copies;
 mod costs;
-mod failovers;
 mod forced;
 mod ipv6;
 mod logins;

@@ -5,12 +5,9 @@ use std::time::Duration;
 
 use leasehold::settings::AddressMap;
 use leasehold::{Client, ClientBuilder, HoldState, LockGuard};
-use leasehold_testbed::{
-    Cluster, LIMIT, MASTER, Proxy, Reply, Sentinels, Server, eventually, until_certain,
-};
+use leasehold_testbed::{Cluster, LIMIT, Proxy, Reply, Server, eventually, until_certain};
 
 use crate::names::passes_on;
-use crate::silence::follows;
 
 /// Many renewals within a test, and longer than it takes to replace a master that is dead.
 const LEASE: Duration = Duration::from_secs(10);
@@ -144,41 +141,4 @@ async fn a_cluster_whose_nodes_announce_names_that_nobody_knows() {
     guard.unlock().await.expect("held all the time");
     cluster.restart(old);
     cluster.until_agreed();
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn sentinels_and_servers_are_reached_through_tunnels() {
-    let mut sentinels = Sentinels::start();
-    let servers: Vec<_> = sentinels.servers().iter().collect();
-    let all: Vec<_> = servers
-        .iter()
-        .copied()
-        .chain(sentinels.sentinels())
-        .collect();
-    let tunnels = Tunnels::to(&all, |_, at| at.to_string());
-    let url = format!(
-        "redis-sentinel://{}/{MASTER}",
-        tunnels.address(servers.len())
-    );
-    let [client, other] = [tunnels.connect(&url).await, tunnels.connect(&url).await];
-    let guard = client.lock("held").lock().await.expect("free");
-    let guard = is_passed_on_and_renewed(guard, &client, &other).await;
-    tunnels.carry_everything(&other, &all).await;
-    until_certain(&guard).await;
-
-    sentinels.until_in_step();
-    let new = sentinels.failover();
-    follows(&client, sentinels.server(new)).await;
-    follows(&other, sentinels.server(new)).await;
-    until_certain(&guard).await;
-    let guard = is_passed_on_and_renewed(guard, &other, &client).await;
-
-    sentinels.until_in_step();
-    let old = sentinels.current_master();
-    sentinels.kill(old);
-    sentinels.until_replaced(old);
-    sentinels.until_in_step();
-    until_certain(&guard).await;
-    let guard = is_passed_on_and_renewed(guard, &client, &other).await;
-    guard.unlock().await.expect("held all the time");
 }

@@ -2,14 +2,11 @@
 //!
 //! Five embedded engines under paused time, where every millisecond counts.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 
-use futures::future::join_all;
 use leasehold::{Client, EmbeddedRedis, Error, Lease, Lock, LossReason};
 use leasehold_testbed::{connected, eventually, lost, ms};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep};
 
 use crate::testbed::{LONG, NAME};
 
@@ -261,52 +258,4 @@ async fn two_absent_servers_and_one_clock_that_jumps_free_the_lock() {
     // A fixed lease is not renewed, so the first holder does not learn of it before its end.
     guard.check().unwrap();
     assert_eq!(lost(&guard).await, LossReason::Expired);
-}
-
-/// While clocks jump one after another, never two within one lease, no two contenders are inside at
-/// once.
-#[tokio::test(start_paused = true)]
-async fn contenders_meet_nobody_while_a_clock_jumps() {
-    let engines = Engines::five();
-    let (inside, entered) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
-    let tasks: Vec<_> = (0..6)
-        .map(|_| {
-            let (clients, inside, entered) = (engines.clients(), inside.clone(), entered.clone());
-            tokio::spawn(async move {
-                let lock = quorum(&clients);
-                for _ in 0..20 {
-                    let guard = loop {
-                        match lock.try_lock(ms(60_000), Lease::Fixed(ms(2000))).await {
-                            Ok(guard) => break guard,
-                            Err(error) => assert!(error.is_retryable(), "{error}"),
-                        }
-                    };
-                    assert_eq!(inside.fetch_add(1, SeqCst), 0, "two valid holds");
-                    sleep(ms(fastrand::u64(1..100))).await;
-                    guard.check().unwrap();
-                    inside.fetch_sub(1, SeqCst);
-                    entered.fetch_add(1, SeqCst);
-                    guard.unlock().await.unwrap();
-                }
-            })
-        })
-        .collect();
-    let jumps = async {
-        loop {
-            // A hold lasts a tenth of a second, so no two jumps fall into one hold.
-            sleep(ms(150)).await;
-            engines.0[fastrand::usize(..5)].jump_clock(Duration::from_secs(3));
-        }
-    };
-    let all = async {
-        for done in join_all(tasks).await {
-            done.unwrap();
-        }
-    };
-    tokio::select! {
-        biased;
-        done = timeout(Duration::from_secs(1800), all) => done.expect("all enter"),
-        () = jumps => {}
-    }
-    assert_eq!(entered.load(SeqCst), 120);
 }

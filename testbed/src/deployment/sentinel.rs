@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use super::cluster::{addresses, is_in_step};
 use super::routes::Routes;
-use crate::process::resp::{Connection, Reply};
+use crate::process::resp::Reply;
 use crate::process::server::Server;
 use crate::process::waiting::wait_until;
 
@@ -57,10 +57,6 @@ pub struct Sentinels {
     watchers: Vec<Server>,
     routes: Mutex<Routes>,
 }
-
-/// What the sentinels announce from now on.
-#[derive(Debug)]
-pub struct Announcements(Connection);
 
 impl Sentinels {
     pub fn start() -> Self {
@@ -233,10 +229,6 @@ impl Sentinels {
         self.watchers[sentinel].kill();
     }
 
-    pub fn restart_sentinel(&mut self, sentinel: usize) {
-        self.watchers[sentinel].restart();
-    }
-
     /// Makes another server the master by order of a sentinel, without losing anything. Returns its
     /// number. The old master continues until the sentinels reconfigure it, some ten seconds later.
     pub fn failover(&self) -> usize {
@@ -289,46 +281,6 @@ impl Sentinels {
     /// Waits until all running servers have all the data of the master.
     pub fn until_in_step(&self) {
         wait_until("the replicas are in step", LIMIT, || in_step(&self.servers));
-    }
-
-    /// Waits until a replica has all the data of this master. A former master follows only later.
-    pub fn until_followed(&self, master: usize) {
-        let port = self.servers[master].port().to_string();
-        let follows = |server: &Server| {
-            let role = server.command(&["ROLE"]);
-            role.array()[0].text() == "slave"
-                && role.array()[2].int().to_string() == port
-                && is_in_step(&self.servers, server)
-        };
-        wait_until("a replica follows", LIMIT, || {
-            let mut up = self.servers.iter().filter(|server| server.is_up());
-            up.any(follows)
-        });
-    }
-
-    /// Subscribes to a sentinel. Announcements before this returns are missed.
-    pub fn listen(&self, sentinel: usize) -> Announcements {
-        let mut connection = self.watchers[sentinel].connection();
-        let reply = connection
-            .command(&["SUBSCRIBE", "+switch-master"])
-            .expect("answered");
-        assert_eq!(reply.array()[0].text(), "subscribe");
-        Announcements(connection)
-    }
-}
-
-impl Announcements {
-    /// The next `+switch-master`: the ports of the old and of the new master.
-    pub fn next_switch(&mut self) -> (u16, u16) {
-        let mut message = None;
-        wait_until("+switch-master", LIMIT, || {
-            message = self.0.read().ok();
-            message.is_some()
-        });
-        let text = message.expect("it came").array()[2].text();
-        let words: Vec<_> = text.split(' ').collect();
-        let port = |at: usize| words[at].parse().expect("a port");
-        (port(2), port(4))
     }
 }
 
