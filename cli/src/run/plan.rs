@@ -50,7 +50,8 @@ impl Plan {
     }
 }
 
-fn whole_ms(span: Duration) -> Duration {
+/// As users read it.
+pub(super) fn whole_ms(span: Duration) -> Duration {
     Duration::from_millis(u64::try_from(span.as_millis()).unwrap_or(u64::MAX))
 }
 

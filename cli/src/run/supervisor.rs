@@ -8,7 +8,7 @@ use super::command::{Command, Exit};
 use super::hold::Hold;
 use super::loss::Loss;
 use super::notices::Notices;
-use super::plan::Plan;
+use super::plan::{Plan, whole_ms};
 use super::reaper::Reaper;
 use super::signals::Signals;
 use super::terminal::{Terminal, is_for_command, stop_this_process, suspend_job};
@@ -263,8 +263,4 @@ impl<'a> Supervisor<'a> {
         }
         has_terminal
     }
-}
-
-fn whole_ms(span: Duration) -> Duration {
-    Duration::from_millis(u64::try_from(span.as_millis()).unwrap_or(u64::MAX))
 }
