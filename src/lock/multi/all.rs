@@ -171,13 +171,13 @@ impl MultiLock {
         options: &Options,
         in_doubt: &mut Option<Error>,
     ) -> Result<Vec<LockGuard>, Error> {
-        let asked = order.iter().map(|at| {
-            let once = Options {
-                wait: Wait::Once,
-                ..options.clone()
-            };
-            Box::pin(self.members[*at].set.take_member(once))
-        });
+        let once = Options {
+            wait: Wait::Once,
+            ..options.clone()
+        };
+        let asked = order
+            .iter()
+            .map(|at| Box::pin(self.members[*at].set.take_member(once.clone())));
         let (mut guards, mut behind, mut refusal) = (Vec::new(), Vec::new(), None);
         for answer in join_all(asked).await {
             match answer {
