@@ -22,9 +22,10 @@ mod columns;
 mod expected;
 mod locks;
 mod page;
+mod preflight;
 mod real;
 mod servers;
-mod services;
+
 mod stalls;
 mod synchronizers;
 

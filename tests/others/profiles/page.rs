@@ -7,8 +7,8 @@ use std::path::PathBuf;
 use crate::Matrix;
 use crate::cell::Result;
 use crate::columns::{CLIENT, columns};
+use crate::preflight::preflight;
 use crate::servers::{Server, servers};
-use crate::services::preflight;
 
 const BEGIN: &str = "<!-- Written by `cargo run -p leasehold-others --bin leasehold-profiles --profile test -- table`. -->\n";
 const END: &str = "<!-- The end of what is written. -->";
