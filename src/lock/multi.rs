@@ -7,7 +7,7 @@ mod quorum;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::{BoxFuture, join_all};
+use futures_util::future::BoxFuture;
 
 use super::guard::multi::MultiGuard;
 use super::members::set_error_of;
@@ -194,11 +194,9 @@ impl MultiLock {
     /// Releases the members. Releases not confirmed within the wait continue in the background.
     async fn release(&self, guards: Vec<LockGuard>, wait: Wait) {
         // CANCEL: a dropped release continues in the background.
-        self.bounded(
-            wait,
-            join_all(guards.into_iter().map(|guard| Box::pin(guard.unlock()))),
-        )
-        .await;
+        let all = guards.len();
+        let taken = MultiGuard::new(self.name.clone(), guards, all);
+        self.bounded(wait, taken.unlock()).await;
     }
 
     /// The instant after which a reply is too late for the wait.

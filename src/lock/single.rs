@@ -50,6 +50,13 @@ impl SingleLock {
         Ok(resource)
     }
 
+    /// Whether this client holds the lock, and is not releasing it, or waits for it.
+    pub(crate) fn is_in_use_here(&self) -> bool {
+        let queues = &self.handle.holds().queues;
+        let resource = self.resource.as_ref();
+        resource.is_ok_and(|resource| queues.is_in_use(resource))
+    }
+
     pub(crate) fn request(&self, options: &Options) -> Result<Request, ConfigError> {
         let (session, resource) = (&self.handle.session, self.resource_for(options)?.clone());
         let terms = options.terms(self.settings.lease(&session.calls.settings))?;

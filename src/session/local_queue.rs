@@ -109,6 +109,14 @@ impl LocalQueues {
                 .is_some_and(|queue| !nobody(&queue))
     }
 
+    /// Whether this client holds the lock, and is not releasing it, or waits for it. Readers count only while they wait.
+    pub(crate) fn is_in_use(&self, resource: &Resource) -> bool {
+        let in_use = |queue: &LocalQueue| queue.holder().is_some() || queue.waiting() > 0;
+        self.map
+            .get(&resource.queue_name())
+            .is_some_and(|queue| in_use(&queue))
+    }
+
     /// A waiter leaves without the lock. If it was the contender, the next waiter becomes that.
     pub(crate) fn leave(&self, resource: &Resource, waiter: &Arc<Waiter>) {
         self.settle(&resource.queue_name(), |queue| {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use leasehold::test_util::{Delay, Faults};
 use leasehold::{Client, ConfigError, EmbeddedRedis, Error, HoldState, Lease, Lock};
-use leasehold_testbed::{Bed, eventually, ms, take_and_release, take_turn, timed, waiting};
+use leasehold_testbed::{Bed, eventually, ms, take_turn, timed, waiting};
 use tokio::time::{Instant, sleep};
 
 use crate::semaphores::in_vain;
@@ -374,14 +374,13 @@ pub(crate) async fn sets_that_make_no_sense_are_refused(bed: Bed) {
     eventually("nothing is kept", async || there(&bed).is_empty()).await;
 }
 
-/// Members that are free are asked for by one write.
-#[tokio::test(start_paused = true)]
-async fn free_members_of_one_client_cost_one_round_trip() {
-    let engine = EmbeddedRedis::new();
+/// A multi lock of ten, whose client has called each script. Each message takes 100 ms from now on.
+async fn far_away(engine: &EmbeddedRedis) -> Lock {
     let client = engine.client();
     let lock = Lock::multi((0..10).map(|number| client.lock(format!("x:{number}"))));
-    // The scripts are known then.
-    take_and_release(&lock).await;
+    let guard = lock.lock().await.unwrap();
+    drop(guard.run(lock.lock()).await.unwrap());
+    guard.unlock().await.unwrap();
     let way = Delay::between(ms(100), ms(100));
     let far = Faults {
         request: way,
@@ -391,9 +390,38 @@ async fn free_members_of_one_client_cost_one_round_trip() {
     for link in engine.links() {
         link.set_faults(far.clone(), 1);
     }
+    lock
+}
+
+/// Members that are free, or that the section around the call holds, are asked for by one write.
+#[tokio::test(start_paused = true)]
+async fn members_of_one_client_cost_one_round_trip() {
+    let lock = far_away(&EmbeddedRedis::new()).await;
     let begin = Instant::now();
     let guard = lock.lock().await.unwrap();
     assert!(begin.elapsed() < ms(300), "{:?}", begin.elapsed());
-    guard.unlock().await.unwrap();
+    let inner = guard.run(lock.lock()).await.unwrap().unwrap();
     assert!(begin.elapsed() < ms(600), "{:?}", begin.elapsed());
+    inner.unlock().await.unwrap();
+    assert!(begin.elapsed() < ms(900), "{:?}", begin.elapsed());
+    guard.unlock().await.unwrap();
+    assert!(begin.elapsed() < ms(1200), "{:?}", begin.elapsed());
+}
+
+/// After a wait for one member, the members behind it are asked for by one write.
+#[tokio::test(start_paused = true)]
+async fn members_behind_a_busy_one_cost_one_round_trip() {
+    let engine = EmbeddedRedis::new();
+    let lock = far_away(&engine).await;
+    let holder = engine.client();
+    let busy = holder.lock("x:0").lock().await.unwrap();
+    let release = async {
+        sleep(ms(2000)).await;
+        busy.unlock().await.unwrap();
+        Instant::now()
+    };
+    let (taken, released) = tokio::join!(lock.lock(), release);
+    // The message, a question about the first member, and one about the others.
+    assert!(released.elapsed() < ms(600), "{:?}", released.elapsed());
+    taken.unwrap().unlock().await.unwrap();
 }

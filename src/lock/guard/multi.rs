@@ -48,7 +48,8 @@ impl MultiGuard {
     /// Boxed because a member may itself be a set.
     pub(crate) fn unlock(self) -> BoxFuture<'static, Result<(), Error>> {
         let spare = self.guards.len() - self.required;
-        let guards = self.guards.into_iter();
+        // The last member first: who waits for the first then finds the others free.
+        let guards = self.guards.into_iter().rev();
         let releases: FuturesUnordered<_> = guards.map(|guard| guard.unlock().boxed()).collect();
         released(releases, self.required, spare).boxed()
     }

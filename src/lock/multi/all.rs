@@ -1,4 +1,4 @@
-//! All of several locks: asked for at once, and then one after another.
+//! All of several locks: those that are free at once, the others one after another.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -12,6 +12,7 @@ use super::{MultiLock, SERVER_SHARE, pause};
 use crate::error::{ConfigError, Error};
 use crate::lease::Lease;
 use crate::lock::members::conflicts_on_a_server;
+use crate::lock::single::SingleLock;
 use crate::lock::{Lock, LockGuard, LockSet};
 use crate::session::options::Options;
 use crate::session::wait::Wait;
@@ -29,9 +30,9 @@ impl Lock {
     /// member is lost. A fixed lease starts when the last member is taken: the members taken before are
     /// extended then.
     ///
-    /// All members are asked at once, by one write for those of one client. If some are not free, those behind the first
-    /// of them are released, and the rest is taken one after another, by key and then by server address. The order of
-    /// `members` does not matter, so two owners of overlapping sets do not deadlock.
+    /// The members are taken in the order of their keys, and then of their server addresses. So the order of `members`
+    /// does not matter, and two owners of overlapping sets do not deadlock. Free members are taken at once, by one write
+    /// for those of one client. A member that is not free is waited for before the members after it are taken.
     ///
     /// If a member stays busy for about a second, everything is released and that member is waited for first,
     /// as in the `std::lock` of C++. So a member with a long queue is taken in the end. A program that takes
@@ -121,9 +122,9 @@ impl MultiLock {
         }
     }
 
-    /// Takes the free members at once, and then one member after another. If a member cannot be taken, the
-    /// members before it are released, and it becomes the `first` of the next round. With nothing held, it is
-    /// waited for as long as its queue takes, as in the `std::lock` of C++.
+    /// Takes the members in their order. If a member cannot be taken, those taken before are released, and it becomes the
+    /// `first` of the next round. With nothing held, it is waited for as long as its queue takes, as in the `std::lock`
+    /// of C++.
     async fn take_in_order(
         &self,
         options: &Options,
@@ -132,42 +133,85 @@ impl MultiLock {
     ) -> Result<Vec<LockGuard>, Error> {
         let others = (0..self.members.len()).filter(|at| *at != *first);
         let order: Vec<_> = std::iter::once(*first).chain(others).collect();
-        let mut guards = self.take_free(&order, options, in_doubt).await?;
-        for &at in &order[guards.len()..] {
-            let free = guards.is_empty();
-            let wait = if free {
-                options.wait
-            } else {
-                member_wait(options)
-            };
-            let taking = Box::pin(self.members[at].set.take_member(Options {
-                wait,
-                ..options.clone()
-            }));
-            let taken = tokio::select! {
-                biased;
-                taken = taking => taken,
-                // CANCEL: the waiter leaves the member's local queue.
-                () = self.closing(), if free => Err(Error::Closed),
-            };
-            match taken {
-                Ok(guard) => guards.push(guard),
-                Err(error) => {
-                    self.release(guards, options.wait).await;
-                    *first = at;
-                    return Err(error);
-                }
+        let mut guards = Vec::new();
+        while guards.len() < order.len() {
+            let rest = &order[guards.len()..];
+            let taken = self.take_more(&mut guards, rest, options, in_doubt);
+            if let Err(error) = taken.await {
+                *first = order[guards.len()];
+                self.release(guards, options.wait).await;
+                return Err(error);
             }
         }
         self.begin_lease(&guards, options).await;
         Ok(guards)
     }
 
-    /// Asks all members at once, and keeps those before the first that is not free: what is held must not be out of
+    /// Takes the free members of `rest` at once, up to the first that is not free, which is waited for.
+    async fn take_more(
+        &self,
+        guards: &mut Vec<LockGuard>,
+        rest: &[usize],
+        options: &Options,
+        in_doubt: &mut Option<Error>,
+    ) -> Result<(), Error> {
+        let asked = &rest[..self.number_to_ask(rest, options)];
+        let free = self.take_free(asked, options, in_doubt).await?;
+        let not_free = (free.len() < asked.len() || asked.is_empty()).then(|| rest[free.len()]);
+        guards.extend(free);
+        if let Some(at) = not_free {
+            let guard = self.wait_for(at, guards, options).await?;
+            guards.push(guard);
+        }
+        Ok(())
+    }
+
+    /// How many of these members to ask at once: all before the first member that another caller of this client holds or
+    /// waits for. The members after that one would be given back at once, and other callers would find them taken
+    /// meanwhile. A single member is not asked but waited for.
+    fn number_to_ask(&self, rest: &[usize], options: &Options) -> usize {
+        if options.wait == Wait::Once {
+            return rest.len();
+        }
+        let is_own = |single: &SingleLock| options.shown.iter().any(|hold| single.is_lock_of(hold));
+        let is_busy = |at: &usize| {
+            let single = self.members[*at].single();
+            single.is_some_and(|single| single.is_in_use_here() && !is_own(single))
+        };
+        match rest.iter().take_while(|at| !is_busy(at)).count() {
+            1 => 0,
+            number => number,
+        }
+    }
+
+    async fn wait_for(
+        &self,
+        at: usize,
+        held: &[LockGuard],
+        options: &Options,
+    ) -> Result<LockGuard, Error> {
+        let wait = if held.is_empty() {
+            options.wait
+        } else {
+            member_wait(options)
+        };
+        let taking = Box::pin(self.members[at].set.take_member(Options {
+            wait,
+            ..options.clone()
+        }));
+        tokio::select! {
+            biased;
+            taken = taking => taken,
+            // CANCEL: the waiter leaves the member's local queue.
+            () = self.closing(), if held.is_empty() => Err(Error::Closed),
+        }
+    }
+
+    /// Asks these members at once, and keeps those before the first that is not free: what is held must not be out of
     /// order while another member is waited for.
     async fn take_free(
         &self,
-        order: &[usize],
+        asked: &[usize],
         options: &Options,
         in_doubt: &mut Option<Error>,
     ) -> Result<Vec<LockGuard>, Error> {
@@ -175,7 +219,7 @@ impl MultiLock {
             wait: Wait::Once,
             ..options.clone()
         };
-        let asked = order
+        let asked = asked
             .iter()
             .map(|at| Box::pin(self.members[*at].set.take_member(once.clone())));
         let (mut guards, mut behind, mut refusal) = (Vec::new(), Vec::new(), None);
