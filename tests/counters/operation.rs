@@ -224,7 +224,10 @@ async fn pairs(lock: &Lock, times: u32) {
 /// The clients hold the lock in turn. Each release meets a waiter that sleeps.
 async fn hand_overs(server: &Server, sides: [(&Client, Lock); 2], times: u32) {
     fastrand::seed(1);
-    let mut guard = locked(sides[0].1.clone()).await;
+    let first = Handle::current().spawn(locked(sides[0].1.clone()));
+    // Now and then a client lets others go first.
+    server.until(STEP, || first.is_finished()).await;
+    let mut guard = first.await.expect("no panic");
     for round in 1..=times {
         let (client, lock) = &sides[usize::from(round % 2 == 1)];
         let next = Handle::current().spawn(locked(lock.clone()));
@@ -233,7 +236,6 @@ async fn hand_overs(server: &Server, sides: [(&Client, Lock); 2], times: u32) {
             server.step(STEP).await;
         }
         guard.unlock().await.expect("unlocked");
-        // Now and then both let others go first.
         server.until(STEP, || next.is_finished()).await;
         guard = next.await.expect("no panic");
     }
