@@ -93,7 +93,6 @@ impl Clock {
 }
 
 impl Moment {
-    #[cfg(feature = "history")]
     pub(crate) fn instant(self) -> std::time::Instant {
         self.0.into_std()
     }

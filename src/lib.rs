@@ -124,6 +124,8 @@ mod error;
 mod fencing;
 #[cfg(all(doc, not(doctest)))]
 pub mod guide;
+#[doc(hidden)]
+pub mod harness;
 mod holder;
 pub mod inspect;
 mod latch;
@@ -159,14 +161,6 @@ pub use stats::Stats;
 #[cfg(feature = "embedded")]
 pub use embedded::EmbeddedRedis;
 
-/// What a client sends and trusts, for this crate's own checks; no promise of stability.
-#[cfg(feature = "history")]
-#[doc(hidden)]
-pub mod history {
-    pub use crate::telemetry::history::{Event, History, What};
-    pub use crate::transport::Value;
-}
-
 /// Fault switches and inspection for this crate's own tests; no promise of stability.
 #[cfg(feature = "test-util")]
 #[doc(hidden)]
@@ -176,5 +170,4 @@ pub mod test_util {
         ConnectionControl, Delay, Direction, Dumped, ErrorReply, Faults, Hello, LinkControl,
         Profile, Refusal, Refused, Reply, Restart, Slots, Undeclared, scripts,
     };
-    pub use crate::session::gate::Gate;
 }

@@ -15,8 +15,6 @@ pub(crate) mod calls;
 mod events;
 pub(crate) mod existing_hold;
 mod for_caller;
-#[cfg(feature = "test-util")]
-pub(crate) mod gate;
 mod heartbeat;
 pub(crate) mod hold;
 mod hold_share;

@@ -8,15 +8,12 @@
 //! | `meters`, or `no_meters` | the metrics |
 //! | `recorder`, or `no_recorder` | whether there is a recorder for metrics |
 //! | `spans`, or `no_spans` | the spans and events |
-//! | `history`, or `no_history` | what a client sends and trusts, for the checks of this crate |
 //! | `oldest`, or `no_oldest` | how long the oldest acquisition, hold and outage have lasted |
 //! | `subject` | the lock that a metric or span is about |
 //! | `metric` | the name, type, unit and help of every metric |
 //! | `counter` | a counter of `Stats`, which is also a metric |
 
 mod counter;
-#[cfg_attr(not(feature = "history"), path = "telemetry/no_history.rs")]
-pub(crate) mod history;
 #[cfg_attr(not(feature = "metrics"), path = "telemetry/no_meters.rs")]
 mod meters;
 #[cfg(feature = "metrics")]

@@ -17,6 +17,7 @@
 
 pub mod coverage;
 mod reader;
+mod recorder;
 mod replay;
 mod shared;
 
@@ -26,7 +27,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use coverage::Transition;
-pub use reader::Reader;
+pub use recorder::Recorder;
 use replay::Replay;
 use shared::Shared;
 

@@ -3,12 +3,14 @@
 mod checks;
 mod copies;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::local_handover::LocalHandover;
 use super::streams::Streams;
 use crate::durability::Durability;
 use crate::error::ConfigError;
+use crate::harness::{Harness, Hearing};
 #[cfg(feature = "metrics")]
 use crate::telemetry::NameLabel;
 use crate::telemetry::Telemetry;
@@ -73,8 +75,6 @@ pub struct ClientBuilder {
     failover_grace: Option<Duration>,
     telemetry: Telemetry,
     #[cfg(feature = "test-util")]
-    pub(super) gate: crate::session::gate::Gate,
-    #[cfg(feature = "test-util")]
     machine: crate::clock::Machine,
 }
 
@@ -105,8 +105,6 @@ impl ClientBuilder {
             durability: None,
             failover_grace: None,
             telemetry: Telemetry::default(),
-            #[cfg(feature = "test-util")]
-            gate: crate::session::gate::Gate::default(),
             #[cfg(feature = "test-util")]
             machine: crate::clock::Machine::default(),
         }
@@ -345,18 +343,9 @@ impl ClientBuilder {
     }
 
     /// Passes on what the client sends and trusts.
-    #[cfg(feature = "history")]
     #[doc(hidden)]
-    pub fn history(mut self, history: crate::history::History) -> Self {
-        self.telemetry.history = history;
-        self
-    }
-
-    /// Puts the background task of a client on the embedded engine behind a gate.
-    #[cfg(feature = "test-util")]
-    #[doc(hidden)]
-    pub fn gate(mut self, gate: crate::session::gate::Gate) -> Self {
-        self.gate = gate;
+    pub fn harness(mut self, harness: Arc<dyn Harness>) -> Self {
+        self.telemetry.harness = Hearing::by(harness);
         self
     }
 

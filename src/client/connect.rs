@@ -119,9 +119,8 @@ impl ClientBuilder {
         });
         let thread = thread.map(|thread| thread.serve(session.clone()));
         if thread.is_none() {
-            let serving = background::serve(session.clone());
-            #[cfg(feature = "test-util")]
-            let serving = self.gate.clone().run(serving);
+            let harness = &session.calls.settings.telemetry.harness;
+            let serving = harness.wrap(Box::pin(background::serve(session.clone())));
             session.calls.made_in.runtime.spawn(serving);
         }
         Ok(Client::new(crate::session::Handle::new(session, thread)))

@@ -22,6 +22,7 @@ use super::options::checked_text;
 use crate::client_id::ClientId;
 use crate::clock::Moment;
 use crate::error::{ConfigError, Error, with_command};
+use crate::harness::HeardCall;
 use crate::protocol::calls::{HeardBy, NewField};
 use crate::protocol::dispatch::Declared;
 use crate::protocol::forced;
@@ -29,7 +30,6 @@ use crate::protocol::keys::is_only_a_tag;
 use crate::protocol::resource::Resource;
 use crate::protocol::{Call, Unexpected, Value};
 use crate::stats::{Counters, count};
-use crate::telemetry::history::Told;
 use crate::timer::{Instant, timeout_at};
 use crate::transport::{CallError, DeploymentKind, Fault, Lane, NodeId, Sent, Transport};
 use crate::wake::Wake;
@@ -58,13 +58,13 @@ pub(crate) struct Calls {
 /// A call that was passed to a connection. Dropping this does not stop the call.
 pub(super) struct Sending {
     sent: Sent,
-    told: Told,
+    heard: HeardCall,
 }
 
 impl Sending {
     pub(super) async fn outcome(self) -> Result<Value, CallError> {
         let outcome = self.sent.outcome().await;
-        self.told.answered(&outcome);
+        self.heard.answered(&outcome);
         outcome
     }
 }
@@ -107,13 +107,13 @@ impl Calls {
     ) -> impl Future<Output = Result<Value, CallError>> {
         count(&self.counters.calls);
         let (sent, script) = (Instant::now(), call.script);
-        let told = self.settings.telemetry.history.sends(&call);
+        let heard = self.settings.telemetry.harness.sent(&call);
         let reply = self.bounded(self.transport.call(lane, call));
         reply.map(move |mut reply| {
             if let Err(CallError::Refused(fault)) = &mut reply {
                 with_command(fault, script);
             }
-            told.answered(&reply);
+            heard.answered(&reply);
             if lane == Lane::Caller && matches!(reply, Ok(_) | Err(CallError::Refused(_))) {
                 self.reply_times.came_after(sent.elapsed());
             }
@@ -124,9 +124,9 @@ impl Calls {
     /// A call whose outcome somebody else waits for.
     pub(super) fn send(&self, lane: Lane, call: Call) -> Result<Sending, CallError> {
         count(&self.counters.calls);
-        let told = self.settings.telemetry.history.sends(&call);
+        let heard = self.settings.telemetry.harness.sent(&call);
         let sent = self.transport.send(lane, call)?;
-        Ok(Sending { sent, told })
+        Ok(Sending { sent, heard })
     }
 
     /// Whether waiters poll because no message would wake them.

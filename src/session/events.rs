@@ -101,3 +101,32 @@ impl TransportEvents for Reported {
         self.watchdog.must_verify(concerns);
     }
 }
+
+#[cfg(all(test, feature = "test-util"))]
+mod tests {
+    use tokio::time::sleep;
+
+    use super::*;
+    use crate::{EmbeddedRedis, HoldState};
+
+    /// One connection may reach the new primary before the loss of another one is noticed.
+    #[tokio::test(start_paused = true)]
+    async fn a_hold_is_uncertain_until_a_new_primary_has_confirmed_it() {
+        let client = EmbeddedRedis::new().client();
+        let guard = client.lock("n").lock().await.expect("free");
+        let session = client.session();
+        let reported = Reported {
+            watchdog: session.holds.watchdog.clone(),
+            ..Reported::new(session.calls.counters.clone())
+        };
+        reported.primary_changed(&|key| key != "n");
+        assert_eq!(guard.state(), HoldState::Held, "it concerns other keys");
+        reported.primary_changed(&|key| key == "n");
+        assert_eq!(guard.state(), HoldState::Uncertain);
+        sleep(Duration::from_millis(100)).await;
+        assert_eq!(
+            (guard.state(), client.stats().renewed),
+            (HoldState::Held, 1)
+        );
+    }
+}

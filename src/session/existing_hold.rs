@@ -71,7 +71,7 @@ async fn confirm(
     let call = hold.resource.reenter(&hold.field, lease, guards);
     let there = replies::still_held(holds.calls.call_until(limit, call).await?)?;
     if there {
-        hold.confirmed(sent, lease);
+        hold.confirmed(&holds.calls.settings.telemetry.harness, sent, lease);
         holds.watchdog.arm(hold, None);
     } else {
         holds.lose(hold, LossReason::Gone);
@@ -129,8 +129,8 @@ async fn restore_once(
                 name: resource.name.clone(),
             },
         })?;
-    let history = &holds.calls.settings.telemetry.history;
-    history.restores(&resource.key, &hold.field);
+    let harness = &holds.calls.settings.telemetry.harness;
+    harness.handed_on((&resource.key, &hold.field));
     // CANCEL: the value gave the hold to this client, so dropping the share releases it.
     let share = HoldShare::granted(handle, request, &hold).unless_closed()?;
     request.observer.asks();

@@ -11,8 +11,8 @@
 //!
 //! # Parts
 //!
-//! [`State`] has a [`Phase`] and four plain parts: [`Deadline`], [`Guards`], [`Doubt`] and
-//! [`Linger`]. The parts take no lock and call no other code. [`Hold`] puts a mutex around them,
+//! [`State`] has a [`Phase`] and three plain parts: [`Deadline`], [`Guards`] and [`Doubt`]. The
+//! parts take no lock and call no other code. [`Hold`] puts a mutex around them,
 //! and tells observers and waiters about a change after it has released the mutex (FOREIGN-1).
 //!
 //! # Locking
@@ -37,10 +37,10 @@ use super::caller::Caller;
 use super::holds::release::under_way::ReleaseUnderWay;
 use crate::client_id::ClientId;
 use crate::clock::{Clock, Moment};
+use crate::harness::Hearing;
 use crate::lease::{HoldState, LossReason};
 use crate::protocol::resource::Resource;
 use crate::sync::{Mutex, Notify};
-use crate::telemetry::history::OfHold;
 use crate::telemetry::{Holding, Telemetry};
 
 use deadline::Deadline;
@@ -62,7 +62,6 @@ pub(crate) struct Hold {
     clock: Clock,
     state: Mutex<State>,
     observer: Holding,
-    history: OfHold,
     /// Boxed, because most holds have none.
     description: OnceLock<Box<Description>>,
     /// The field was handed over by a hold that had a description.
@@ -136,7 +135,6 @@ impl Hold {
         };
         Hold {
             observer: Holding::default(),
-            history: OfHold::default(),
             resource,
             field,
             client,
@@ -168,9 +166,9 @@ impl Hold {
     }
 
     /// No lock is held.
-    fn trusted(&self, at_and_until: (Moment, Moment)) {
-        let name = (&self.resource.key, &self.field);
-        self.history.trusted(self.id, name, at_and_until);
+    fn trusted(&self, harness: &Hearing, at_and_until: (Moment, Moment)) {
+        let lock = (&self.resource.key, &self.field);
+        harness.trusted(lock, self.id, at_and_until);
     }
 
     /// The caller picks up a hold that was handed over to it. True if a renewal became due in the
@@ -189,7 +187,6 @@ impl Hold {
     pub(crate) fn observe(&self, telemetry: &Telemetry) {
         self.observer
             .begins(telemetry, self.resource.kind.label(), &self.resource.name);
-        self.history.begins(&telemetry.history);
         let (ended, until, now) = {
             let state = self.state.lock();
             (
@@ -200,7 +197,7 @@ impl Hold {
         };
         // The hold may have ended before.
         if ended.is_none() {
-            self.trusted((now, until));
+            self.trusted(&telemetry.harness, (now, until));
         }
         if let Some(ended) = ended {
             self.observer.ends(ended);

@@ -115,7 +115,8 @@ impl HoldShare {
     ///
     /// False, and the share is released, if the hold is lost or has other guards.
     pub(crate) fn let_go(mut self) -> bool {
-        let let_go = self.hold.forget();
+        let harness = &self.handle.calls().settings.telemetry.harness;
+        let let_go = self.hold.forget(harness);
         if let_go {
             self.spent = true;
             self.handle.holds().watchdog.disarm(&self.hold);

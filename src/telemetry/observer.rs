@@ -10,11 +10,11 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::history::History;
 use super::oldest::UnderWay;
 use super::subject::{Acquired, Subject};
 use super::{meters, recorder, spans};
 use crate::error::Error;
+use crate::harness::Hearing;
 use crate::lease::{Ended, LossReason};
 use crate::sync::{call_out, no_lock_is_held};
 
@@ -23,7 +23,7 @@ use crate::sync::{call_out, no_lock_is_held};
 pub(crate) struct Telemetry {
     #[cfg(feature = "metrics")]
     pub(crate) name_label: meters::NameLabel,
-    pub(crate) history: History,
+    pub(crate) harness: Hearing,
 }
 
 /// One acquisition by a caller. `None` if nothing listened when it began. Boxed, because

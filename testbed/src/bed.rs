@@ -129,7 +129,7 @@ impl Bed {
 
     /// The specification judges what the client does, too.
     pub fn judged(&self, builder: ClientBuilder) -> ClientBuilder {
-        builder.history(self.histories.of_client(self.number))
+        builder.harness(self.histories.of_client(self.number))
     }
 
     pub fn histories(&self) -> &Histories {

@@ -4,9 +4,11 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use leasehold::history::History;
-use leasehold_specification::trace::{Entry, Reader, Said, Verdict, judge};
+use leasehold::harness::Harness;
+use leasehold_specification::trace::{Entry, Recorder, Said, Verdict, judge};
 use tokio::time::Instant;
+
+use crate::Gate;
 
 /// Whole milliseconds are read twice.
 pub const NOISE: u32 = 2;
@@ -32,16 +34,24 @@ impl Default for Histories {
 }
 
 impl Histories {
-    /// The history of one more client of a server.
-    pub fn of_client(&self, server: usize) -> History {
+    /// Records one more client of a server.
+    pub fn of_client(&self, server: usize) -> Arc<dyn Harness> {
+        Arc::new(self.recorder(server))
+    }
+
+    /// Records one more client of a server, whose background task is behind a gate.
+    pub fn of_gated_client(&self, server: usize, gate: &Gate) -> Arc<dyn Harness> {
+        let gate = gate.clone();
+        let recorder = self.recorder(server);
+        Arc::new(recorder.wrapping(move |background| gate.wrap(background)))
+    }
+
+    fn recorder(&self, server: usize) -> Recorder {
         let server = numbered(server);
         let client = self.next_client.fetch_add(1, Relaxed);
-        let reader = Mutex::new(Reader::new(client, server, self.zero.into_std()));
-        let histories = self.clone();
-        History::new(move |event| {
-            let read = locked(&reader).read(event);
-            locked(&histories.entries).extend(read);
-        })
+        let entries = self.entries.clone();
+        let write = move |entry| locked(&entries).push(entry);
+        Recorder::new((client, server), self.zero.into_std(), write)
     }
 
     /// The number of a server beside the first.

@@ -35,6 +35,8 @@ mod deployment;
 #[cfg(feature = "locks")]
 mod exceptions;
 #[cfg(feature = "locks")]
+mod gate;
+#[cfg(feature = "locks")]
 mod histories;
 #[cfg(feature = "locks")]
 mod hold;
@@ -76,6 +78,8 @@ pub use deployment::slots::{SLOTS, keyslot};
 pub use deployment::{Borrowed, Deployment, Line};
 #[cfg(feature = "locks")]
 pub use exceptions::on_profile;
+#[cfg(feature = "locks")]
+pub use gate::Gate;
 #[cfg(feature = "locks")]
 pub use histories::{Histories, NOISE};
 #[cfg(feature = "locks")]

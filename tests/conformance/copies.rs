@@ -4,9 +4,8 @@
 use std::sync::{Arc, Mutex};
 
 use leasehold::settings::Durability;
-use leasehold::test_util::Gate;
 use leasehold::{Client, EmbeddedRedis, Error, Lock};
-use leasehold_testbed::{eventually, ms, take_and_release, until_certain};
+use leasehold_testbed::{Gate, eventually, ms, take_and_release, until_certain};
 use tokio::task::AbortHandle;
 use tokio::time::sleep;
 
@@ -33,7 +32,7 @@ impl Replicated {
         };
         let builder = Client::builder("redis://replicated")
             .dial_by(dial)
-            .gate(gate);
+            .harness(Arc::new(gate));
         let builder = builder.durability(Durability::replicas(1)).lease(ms(3000));
         builder.connect().await.unwrap()
     }

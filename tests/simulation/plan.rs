@@ -190,7 +190,7 @@ impl Plan {
     /// True if read holds may end with their leases. A release that leaves another reader with a
     /// shorter lease publishes nothing, so the safety poll finds the end of that lease.
     pub(crate) fn reads_end_untold(&self) -> bool {
-        // A wild hold may be handed on and never restored.
+        // A wild hold may be forgotten.
         self.kind == Kind::ReadWrite && (self.wild || self.overrun || !self.is_calm())
     }
 

@@ -17,8 +17,8 @@ async fn a_hold_is_renewed_and_the_next_call_finds_it_gone() {
     for (name, text, _) in scripts() {
         redis.command(&["SCRIPT", "LOAD", text]).expect(name);
     }
-    let history = histories.of_client(0);
-    let builder = redis.builder().lease(ms(30_000)).history(history);
+    let recorder = histories.of_client(0);
+    let builder = redis.builder().lease(ms(30_000)).harness(recorder);
     let client = builder.connect().await.expect("a client");
     let guard = client.lock(name_of(0)).lock().await.expect("free");
     let request = Delay::between(ms(ON_THE_WAY), ms(ON_THE_WAY));

@@ -27,7 +27,7 @@ async fn the_specification_allows_what_threads_do() {
         let builder = redis
             .builder()
             .lease(ms(100))
-            .history(histories.of_client(0));
+            .harness(histories.of_client(0));
         let client = Arc::new((builder.connect().await.expect("a client"), client));
         for task in 0..TASKS {
             let client = client.clone();

@@ -6,9 +6,8 @@ use std::sync::atomic::AtomicBool;
 use fastrand::Rng;
 use futures::future::BoxFuture;
 use leasehold::settings::LocalHandover;
-use leasehold::test_util::Gate;
 use leasehold::{Client, EmbeddedRedis};
-use leasehold_testbed::Histories;
+use leasehold_testbed::{Gate, Histories};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
@@ -66,7 +65,7 @@ impl World {
         let gate = Gate::default();
         let (mut clients, mut connections) = (Vec::new(), Vec::new());
         for (number, engine) in self.engines.iter().enumerate() {
-            let history = self.histories.of_client(number);
+            let recorder = self.histories.of_gated_client(number, &gate);
             let builder = engine
                 .builder()
                 // Its id, which is another one each time, would be in what forced holders are told.
@@ -76,8 +75,7 @@ impl World {
                 .command_timeout(self.plan.command_timeout)
                 .local_handover(handover(rng))
                 .fair_claim(self.plan.claim)
-                .history(history)
-                .gate(gate.clone());
+                .harness(recorder);
             clients.push(builder.connect().await.expect("a client"));
             let connection = Connection::of(engine);
             connection.set_faults(&self.plan, rng.u64(..));

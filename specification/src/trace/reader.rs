@@ -4,14 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use leasehold::history::{Event, Value, What};
+use leasehold::harness::{Arg, Call, CallError, Field, Value};
 
 use super::{Answer, Asked, Entry, FOR_EVER, Said};
 use crate::plain::Span;
 
-/// Reads the events of one client of one server.
+/// Reads what one client of one server passes on.
 #[derive(Debug)]
-pub struct Reader {
+pub(super) struct Reader {
     client: u32,
     server: u32,
     /// The zero of the clock that all clients share.
@@ -62,7 +62,7 @@ struct Ask {
 
 impl Reader {
     /// Of this client and this server.
-    pub fn new(client: u32, server: u32, zero: Instant) -> Self {
+    pub(super) fn new(client: u32, server: u32, zero: Instant) -> Self {
         Reader {
             client,
             server,
@@ -73,73 +73,66 @@ impl Reader {
         }
     }
 
-    /// What an event says about each key.
-    pub fn read(&mut self, event: Event) -> Vec<Entry> {
-        let at = self.nanos(event.at);
-        let said = match event.what {
-            What::Sent {
-                call,
-                script,
-                keys,
-                args,
-            } => self.sent(call, (script, &keys, &args)),
-            What::Answered { call, reply } => self.answered(call, &reply),
-            What::NotRun { call } => {
-                let keys = self
-                    .calls
-                    .remove(&call)
-                    .map_or(Vec::new(), |(_, keys)| keys);
-                let not_run = |(at, key)| {
-                    let call = number_of(call, at);
-                    self.of_lock(key, Said::NotRun { call })
-                };
-                keys.iter().enumerate().filter_map(not_run).collect()
-            }
-            What::Trusted {
-                hold,
-                key,
-                field,
-                until,
-            } => {
-                let trusted = Said::Trusted {
-                    hold,
-                    field: field.to_string(),
-                    until: self.nanos(until).min(at + LONGEST_TRUST),
-                };
-                self.of_lock(&key, trusted).into_iter().collect()
-            }
-            What::Told {
-                call,
-                key,
-                field,
-                since,
-                lease,
-            } => return self.told(at, (call, &key), (&field, since, lease)),
-            What::HandedOn { key, field } => {
-                let field = field.to_string();
-                vec![(key.to_string(), Said::HandedOn { field })]
-            }
+    /// A call is sent.
+    pub(super) fn on_sent(&mut self, at: Instant, number: u64, call: &Call) -> Vec<Entry> {
+        let text = |arg: &Arg| match arg {
+            Arg::Int(number) => Arc::from(number.to_string()),
+            Arg::Text(text) => text.clone(),
         };
-        let (client, server) = (self.client, self.server);
-        let entry = |(key, said)| Entry {
-            at,
-            client,
-            server,
-            key,
-            said,
+        let args: Vec<Arc<str>> = call.args.iter().map(text).collect();
+        let said = self.sent(number, (call.script.name, &call.keys, &args));
+        self.entries(at, said)
+    }
+
+    /// What became of a call.
+    pub(super) fn on_reply(
+        &mut self,
+        at: Instant,
+        call: u64,
+        reply: &Result<Value, CallError>,
+    ) -> Vec<Entry> {
+        let said = match reply {
+            Ok(reply) => self.answered(call, reply),
+            Err(CallError::NotApplied(_) | CallError::Closed) => self.not_run(call),
+            // A script that fails may have written before.
+            Err(_) => Vec::new(),
         };
-        said.into_iter().map(entry).collect()
+        self.entries(at, said)
+    }
+
+    /// A hold is trusted until then.
+    pub(super) fn on_trust(
+        &self,
+        (key, field): Field<'_>,
+        hold: u64,
+        at: Instant,
+        until: Instant,
+    ) -> Vec<Entry> {
+        let latest = self.nanos(at) + LONGEST_TRUST;
+        let trusted = Said::Trusted {
+            hold,
+            field: field.to_string(),
+            until: self.nanos(until).min(latest),
+        };
+        self.entries(at, self.of_lock(key, trusted))
+    }
+
+    /// A hold is forgotten or restored.
+    pub(super) fn on_hand_on(&self, at: Instant, (key, field): Field<'_>) -> Vec<Entry> {
+        let field = field.to_string();
+        self.entries(at, [(key.to_string(), Said::HandedOn { field })])
     }
 
     /// A release has granted the lock to a waiter, at some time since its place was last kept: like a call that it sent
     /// then.
-    fn told(
+    pub(super) fn on_grant_by_message(
         &self,
-        at: u64,
-        (call, key): (u64, &Arc<str>),
-        (field, since, lease): (&Arc<str>, Instant, Duration),
+        at: Instant,
+        number: u64,
+        (key, field): Field<'_>,
+        (since, lease): (Instant, Duration),
     ) -> Vec<Entry> {
-        let call = number_of(call, 0);
+        let call = number_of(number, 0);
         let sent = Said::Sent {
             call,
             kind: Asked::Acquire,
@@ -148,22 +141,22 @@ impl Reader {
             under: String::new(),
         };
         let answer = Answer::Yes;
-        let said = [
-            (self.nanos(since), sent),
-            (at, Said::Answered { call, answer }),
-        ];
-        let (client, server) = (self.client, self.server);
-        let entry = |(at, said)| {
-            let (key, said) = self.of_lock(key, said)?;
-            Some(Entry {
-                at,
-                client,
-                server,
-                key,
-                said,
-            })
+        let granted = Said::Answered { call, answer };
+        let mut entries = self.entries(since, self.of_lock(key, sent));
+        entries.extend(self.entries(at, self.of_lock(key, granted)));
+        entries
+    }
+
+    fn entries(&self, at: Instant, said: impl IntoIterator<Item = (String, Said)>) -> Vec<Entry> {
+        let (at, client, server) = (self.nanos(at), self.client, self.server);
+        let entry = |(key, said)| Entry {
+            at,
+            client,
+            server,
+            key,
+            said,
         };
-        said.into_iter().filter_map(entry).collect()
+        said.into_iter().map(entry).collect()
     }
 
     fn nanos(&self, at: Instant) -> u64 {
@@ -222,6 +215,17 @@ impl Reader {
             self.of_lock(key, Said::Answered { call, answer })
         };
         keys.iter().enumerate().filter_map(said).collect()
+    }
+
+    fn not_run(&mut self, call: u64) -> Vec<(String, Said)> {
+        let Some((_, keys)) = self.calls.remove(&call) else {
+            return Vec::new();
+        };
+        let not_run = |(at, key)| {
+            let call = number_of(call, at);
+            self.of_lock(key, Said::NotRun { call })
+        };
+        keys.iter().enumerate().filter_map(not_run).collect()
     }
 }
 

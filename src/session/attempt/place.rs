@@ -128,9 +128,9 @@ impl Attempt<'_> {
         }
         self.queued_in_redis = false;
         self.holds.contention.was_met();
-        let history = &calls.settings.telemetry.history;
-        let name = (&self.request.resource.key, &self.field);
-        history.told_of_grant(name, (told.since, told.lease));
+        let harness = &calls.settings.telemetry.harness;
+        let lock = (&self.request.resource.key, &self.field);
+        harness.granted_by_message(lock, told.since, told.lease);
         Some(Arc::new(hold))
     }
 }

@@ -3,6 +3,7 @@
 use super::phase::{Phase, ReleaseCall};
 use super::{Hold, HoldTerms, InDoubt, Left};
 use crate::error::Error;
+use crate::harness::Hearing;
 use crate::lease::{Ended, LossReason};
 use crate::session::holds::release::under_way::ReleaseUnderWay;
 
@@ -37,7 +38,7 @@ impl Hold {
     }
 
     /// The only guard leaves the field in Redis. False if the hold has other guards or is over.
-    pub(crate) fn forget(&self) -> bool {
+    pub(crate) fn forget(&self, harness: &Hearing) -> bool {
         {
             let mut state = self.state.lock();
             let alone = state.guards.count() == 1 && state.phase.is_live();
@@ -46,7 +47,7 @@ impl Hold {
             }
             state.phase = Phase::Forgotten;
         }
-        self.history.handed_on(&self.resource.key, &self.field);
+        harness.handed_on((&self.resource.key, &self.field));
         self.ends(Ended::Forgotten);
         true
     }

@@ -7,6 +7,7 @@ use tokio::time::Instant;
 
 use super::{Duty, Hold, VERIFICATION};
 use crate::clock::Moment;
+use crate::harness::Hearing;
 use crate::lease::ForcedRelease;
 
 impl Hold {
@@ -49,16 +50,16 @@ impl Hold {
     }
 
     /// Like [`confirmed`](Hold::confirmed), for a renewal.
-    pub(crate) fn renewed(&self, sent: Moment, lease: Duration) {
+    pub(crate) fn renewed(&self, harness: &Hearing, sent: Moment, lease: Duration) {
         let due = self.state.lock().renew_at(sent).unwrap_or(sent);
         self.observer
             .is_renewed(sent.saturating_duration_since(due));
-        self.confirmed(sent, lease);
+        self.confirmed(harness, sent, lease);
     }
 
     /// Redis confirmed a lease that was asked for at `sent`. Never moves the deadline back
     /// (HOLD-2).
-    pub(crate) fn confirmed(&self, sent: Moment, lease: Duration) {
+    pub(crate) fn confirmed(&self, harness: &Hearing, sent: Moment, lease: Duration) {
         let (certain_again, at_and_until) = {
             let mut state = self.state.lock();
             let now = self.clock.now();
@@ -74,7 +75,7 @@ impl Hold {
             )
         };
         if let Some(at_and_until) = at_and_until {
-            self.trusted(at_and_until);
+            self.trusted(harness, at_and_until);
         }
         if certain_again {
             self.observer.is_certain();

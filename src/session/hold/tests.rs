@@ -113,7 +113,7 @@ async fn no_reader_comes_under_a_write_hold_whose_last_guard_went() {
 /// The lease of a call that was in flight during a suspension began before it.
 #[tokio::test]
 async fn a_grant_that_was_sent_before_a_suspension_is_lost() {
-    let machine = Machine::default();
+    let (machine, harness) = (Machine::default(), Hearing::default());
     let clock = Clock::new(Counts::TimerTime).on(&machine);
     let sent = clock.now();
     machine.was_suspended(LEASE);
@@ -122,12 +122,12 @@ async fn a_grant_that_was_sent_before_a_suspension_is_lost() {
     let sent = clock.now();
     let hold = Hold::new(1, write_identity(), TERMS, &clock, sent);
     machine.was_suspended(LEASE / 2);
-    hold.confirmed(sent, LEASE);
+    hold.confirmed(&harness, sent, LEASE);
     assert!(
         hold.deadline() <= Instant::now() + LEASE / 2,
         "the reply moves nothing on"
     );
     machine.was_suspended(LEASE / 2);
-    hold.confirmed(clock.now(), LEASE);
+    hold.confirmed(&harness, clock.now(), LEASE);
     assert_eq!(hold.loss(), Some(LossReason::Expired), "it stays lost");
 }

@@ -2,14 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use clap::Args;
-use leasehold::history::History;
 use leasehold::{Client, ClientBuilder};
-use leasehold_specification::trace::Reader;
+use leasehold_specification::trace::Recorder;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 
 use crate::clock;
@@ -203,7 +202,7 @@ fn builder(
 ) -> ClientBuilder {
     let builder = Client::builder(url)
         .lease(Duration::from_millis(arguments.lease_ms))
-        .history(steps(log, arguments.process, client, server));
+        .harness(steps(log, arguments.process, client, server));
     let builder = match arguments.grace_ms {
         Some(grace) => builder.failover_grace(Duration::from_millis(grace)),
         None => builder,
@@ -218,21 +217,13 @@ fn builder(
 }
 
 /// Writes what a client sends and trusts.
-fn steps(log: &Log, process: u32, client: usize, server: usize) -> History {
+fn steps(log: &Log, process: u32, client: usize, server: usize) -> Arc<Recorder> {
     let [client, server] = [client, server].map(|it| u32::try_from(it).expect("five servers"));
     // Each client counts its calls by itself.
     let client = process * 8 + client;
-    let (log, reader) = (
-        log.clone(),
-        Mutex::new(Reader::new(client, server, clock::zero())),
-    );
-    History::new(move |event| {
-        let mut reader = reader.lock().unwrap_or_else(PoisonError::into_inner);
-        reader
-            .read(event)
-            .into_iter()
-            .for_each(|step| log.write_step(step));
-    })
+    let log = log.clone();
+    let write = move |step| log.write_step(step);
+    Arc::new(Recorder::new((client, server), clock::zero(), write))
 }
 
 /// Repeats the call until it succeeds, like a service that is restarted until Redis is available.

@@ -152,7 +152,8 @@ async fn confirm(
     let is_copied = matches!(timeout_at(limit, copied).await, Ok(Ok(())));
     for of in &renewed {
         if is_copied {
-            of.hold.renewed(sent, of.lease);
+            let harness = &holds.calls.settings.telemetry.harness;
+            of.hold.renewed(harness, sent, of.lease);
             holds.watchdog.arm(&of.hold, None);
             // Only now, so that who reads the count finds the hold with its longer lease and its next duty.
             count(&holds.calls.counters.renewed);

@@ -1,12 +1,12 @@
 //! Stops the session and the users of one client, for simulations. Nothing behind a closed gate is
 //! polled, but the client's connections go on.
 
-use std::future::Future;
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
 
-use crate::sync::Mutex;
+use futures::future::BoxFuture;
+use leasehold::harness::Harness;
 
 /// A process that can be frozen and thawed, as by a debugger or a paused virtual machine.
 #[derive(Clone, Debug, Default)]
@@ -21,13 +21,13 @@ struct State {
 impl Gate {
     /// Polls nothing behind the gate until [`thaw`](Gate::thaw).
     pub fn freeze(&self) {
-        self.0.lock().frozen = true;
+        self.state().frozen = true;
     }
 
     /// Continues as if no time had passed.
     pub fn thaw(&self) {
         let waiting = {
-            let mut state = self.0.lock();
+            let mut state = self.state();
             state.frozen = false;
             std::mem::take(&mut state.waiting)
         };
@@ -36,7 +36,11 @@ impl Gate {
 
     /// True while the gate is frozen.
     pub fn is_frozen(&self) -> bool {
-        self.0.lock().frozen
+        self.state().frozen
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Puts a future behind the gate.
@@ -44,7 +48,7 @@ impl Gate {
         let mut future = pin!(future);
         std::future::poll_fn(move |context| {
             {
-                let mut state = self.0.lock();
+                let mut state = self.state();
                 if state.frozen {
                     state.waiting.push(context.waker().clone());
                     return Poll::Pending;
@@ -53,5 +57,12 @@ impl Gate {
             future.as_mut().poll(context)
         })
         .await
+    }
+}
+
+/// The harness of a client that nobody records.
+impl Harness for Gate {
+    fn wrap(&self, background: BoxFuture<'static, ()>) -> BoxFuture<'static, ()> {
+        Box::pin(self.clone().run(background))
     }
 }
