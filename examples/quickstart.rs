@@ -1,7 +1,7 @@
 //! Two contenders, a nested section, and a lock that is lost: what each side sees.
 //!
 //! ```text
-//! cargo run --example quickstart
+//! cargo run -p leasehold --example quickstart
 //! ```
 //!
 //! Runs on the embedded engine, and then on the server of `REDIS_URL` if that is set. Watch who

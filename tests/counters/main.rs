@@ -3,7 +3,6 @@
 //! stays true:
 //!
 //! ```text
-//! export CARGO_INCREMENTAL=0
 //! optimised="--config profile.test.package.leasehold.opt-level=1 --config profile.test.package.leasehold-tests.opt-level=1"
 //! cargo test --workspace --all-features $optimised --test counters             # compares
 //! cargo test --workspace --all-features $optimised --test counters -- write    # writes
