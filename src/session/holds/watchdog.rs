@@ -148,13 +148,14 @@ impl Watchdog {
 
     fn due(&self, hold: &Hold, not_before: Option<Instant>) -> Option<Instant> {
         let now = Instant::now();
+        // Not at once, so that a duty that stays undone cannot make the loop spin.
+        let soon = now + Duration::from_micros(500);
         let due = match hold.duty() {
             Duty::None => return None,
             Duty::End(_) | Duty::Renew(_) => now,
-            // Never immediately, so that a duty that stays undone cannot make the loop spin.
-            Duty::Wait(at) => self.on_grid(at, hold).max(now + Duration::from_micros(500)),
+            Duty::Wait(at) => self.on_grid(at, hold).max(soon),
         };
-        Some(not_before.map_or(due, |at| at.max(due).min(hold.deadline())))
+        Some(not_before.map_or(due, |at| at.max(due).min(hold.deadline()).max(soon)))
     }
 
     /// Removes a hold from the table.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::test_util::{Delay, Faults, Machine};
 use crate::{EmbeddedRedis, HoldState, Lease};
@@ -74,4 +74,28 @@ async fn a_renewal_in_flight_is_repeated_only_if_the_machine_was_suspended_meanw
         assert_eq!((stats.calls - before, stats.renewed), (calls, calls));
         guard.check().expect("held");
     }
+}
+
+/// A renewal that is repeated at once, while nothing can answer it, would stop all else.
+#[tokio::test(start_paused = true)]
+async fn a_renewal_is_not_repeated_at_once_however_little_is_left() {
+    let redis = EmbeddedRedis::new();
+    let client = redis.client();
+    let guard = client.lock("n").lock().await.expect("free");
+    let never = Faults {
+        reply: Delay::fixed(Duration::from_secs(3600)),
+        ..Faults::default()
+    };
+    redis
+        .links()
+        .iter()
+        .for_each(|link| link.set_faults(never.clone(), 1));
+    let watchdog = &client.session().holds.watchdog;
+    let hold = watchdog.holds().pop().expect("the one of the guard");
+    sleep_until(hold.deadline() - Duration::from_millis(1)).await;
+    let now = hold.deadline() - Duration::from_micros(1);
+    tokio::time::advance(now - Instant::now()).await;
+    let next = watchdog.due(&hold, Some(now)).expect("held");
+    assert!(next > hold.deadline(), "{:?} later", next - now);
+    drop(guard);
 }
