@@ -22,6 +22,22 @@ use leasehold_testbed::{command, eventually_within};
 /// and a machine that is far too busy may need a tenth of a second for each.
 const DEADLINE: Duration = Duration::from_secs(600);
 
+/// The codec of versions before 3.18 looks into these packages of Java itself.
+const OPENED: [&str; 12] = [
+    "io",
+    "lang",
+    "lang.invoke",
+    "lang.reflect",
+    "math",
+    "net",
+    "nio",
+    "text",
+    "time",
+    "util",
+    "util.concurrent",
+    "util.concurrent.atomic",
+];
+
 #[derive(Debug)]
 pub(crate) struct Redisson(Driver);
 
@@ -42,6 +58,7 @@ impl Redisson {
         let path = format!("{}:{}/*", classes.display(), deps.display());
         let mut java = command("java");
         java.args(["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]);
+        java.args(OPENED.map(|name| format!("--add-opens=java.base/java.{name}=ALL-UNNAMED")));
         java.args(["-cp", &path, "leasehold.Driver"]);
         let java = Redisson(Driver::start("Redisson", &mut java, DEADLINE));
         let (sharded, watchdog) = (sharded(url), millis(watchdog.unwrap_or_default()));
