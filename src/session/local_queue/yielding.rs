@@ -97,9 +97,14 @@ impl Yield {
         Yield::to(others, SHORTEST * (1 << doublings.min(DOUBLINGS)))
     }
 
-    /// Lets a client go first that polls: as long as it may pause between two questions.
+    /// Lets a client go first that polls: for the longest pause between two questions, and no less, or it would now and
+    /// then ask before and after the yield only.
     pub(super) fn to_poller() -> Self {
-        Yield::to(1, SHORTEST * (1 << DOUBLINGS))
+        let span = SHORTEST * (1 << DOUBLINGS);
+        Yield {
+            until: Instant::now() + span,
+            ..Yield::to(1, span)
+        }
     }
 
     /// Lets those go first that came before, for so many messages to all. Each time, a list of waiters is served.
