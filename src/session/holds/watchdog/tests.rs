@@ -1,4 +1,4 @@
-//! Grants in flight while the primary changes, and renewals in flight when timers are set again.
+//! Grants in flight while the primary changes, renewals in flight when timers are set again, and their repetition.
 
 use std::time::Duration;
 
@@ -9,9 +9,9 @@ use crate::{EmbeddedRedis, HoldState, Lease};
 
 const ON_ITS_WAY: Duration = Duration::from_millis(100);
 
-fn answer_slowly(redis: &EmbeddedRedis) {
+fn answer_after(span: Duration, redis: &EmbeddedRedis) {
     let slow = Faults {
-        reply: Delay::fixed(ON_ITS_WAY),
+        reply: Delay::fixed(span),
         ..Faults::default()
     };
     redis
@@ -34,7 +34,7 @@ async fn a_grant_that_was_asked_for_before_the_primary_changed_is_verified() {
             .unlock()
             .await
             .expect("held");
-        answer_slowly(&redis);
+        answer_after(ON_ITS_WAY, &redis);
         let lock = client.lock("n");
         let change = async {
             sleep(ON_ITS_WAY / 2).await;
@@ -62,7 +62,7 @@ async fn a_renewal_in_flight_is_repeated_only_if_the_machine_was_suspended_meanw
         let builder = redis.builder().machine(&machine);
         let client = builder.connect().await.expect("connects");
         let guard = client.lock("n").lock().await.expect("free");
-        answer_slowly(&redis);
+        answer_after(ON_ITS_WAY, &redis);
         let before = client.stats().calls;
         while client.stats().calls == before {
             sleep(Duration::from_millis(1)).await;
@@ -82,14 +82,7 @@ async fn a_renewal_is_not_repeated_at_once_however_little_is_left() {
     let redis = EmbeddedRedis::new();
     let client = redis.client();
     let guard = client.lock("n").lock().await.expect("free");
-    let never = Faults {
-        reply: Delay::fixed(Duration::from_secs(3600)),
-        ..Faults::default()
-    };
-    redis
-        .links()
-        .iter()
-        .for_each(|link| link.set_faults(never.clone(), 1));
+    answer_after(Duration::from_secs(3600), &redis);
     let watchdog = &client.session().holds.watchdog;
     let hold = watchdog.holds().pop().expect("the one of the guard");
     sleep_until(hold.deadline() - Duration::from_millis(1)).await;
