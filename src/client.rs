@@ -14,9 +14,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::error::Error;
-use crate::session::Handle;
+use crate::session::core::Handle;
 #[cfg(all(test, feature = "embedded"))]
-use crate::session::Session;
+use crate::session::core::Session;
 use crate::stats::Stats;
 
 pub use builder::ClientBuilder;

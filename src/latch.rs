@@ -9,7 +9,7 @@ use crate::lease::Lease;
 use crate::protocol::counter::{self, number};
 use crate::protocol::latch;
 use crate::protocol::replies::yes_or_no;
-use crate::session::wait::Wait;
+use crate::session::poll_watch::Wait;
 use crate::synchronizer::Synchronizer;
 
 /// A distributed count whose waiters go on when it reaches zero, shared with Redisson's `RCountDownLatch`.

@@ -22,13 +22,13 @@ use futures_util::future::Either;
 
 use crate::error::{ConfigError, Error};
 use crate::protocol::resource::Resource;
-use crate::session::Handle;
 use crate::session::acquire::acquire;
-use crate::session::attendance::POLL_WITHIN;
+use crate::session::core::Handle;
 use crate::session::hold::Hold;
-use crate::session::lock_settings::LockSettings;
-use crate::session::options::Options;
-use crate::session::section;
+use crate::session::poll_watch::POLL_WITHIN;
+use crate::session::reentry;
+use crate::session::request::Options;
+use crate::session::settings::LockSettings;
 
 use multi::MultiLock;
 use single::SingleLock;
@@ -200,7 +200,7 @@ impl<G: Guard> Lock<G> {
     async fn take(&self, options: impl FnOnce() -> Options) -> Result<G, Error> {
         let taken = {
             let mut options = options();
-            options.shows(section::holds());
+            options.shows(reentry::holds());
             self.set.take(options)?
         };
         let guard = G::of(taken.await?)?;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::error::Error;
 use crate::lock::LockGuard;
 use crate::protocol::Unexpected;
-use crate::session::Handle;
+use crate::session::core::Handle;
 use crate::transport::{Call, CallError, Lane, NodeId, Transport, Value};
 
 pub use crate::client_id::is_uuid;

@@ -11,7 +11,7 @@ use crate::lock::LockGuard;
 use crate::protocol::counter::{self, number};
 use crate::protocol::replies::yes_or_no;
 use crate::protocol::semaphore;
-use crate::session::wait::Wait;
+use crate::session::poll_watch::Wait;
 use crate::synchronizer::Synchronizer;
 
 pub use permit::SemaphorePermit;

@@ -8,99 +8,47 @@
 
 pub(crate) mod acquire;
 mod attempt;
-pub(crate) mod attendance;
 pub(crate) mod background;
-pub(crate) mod caller;
 pub(crate) mod calls;
-mod events;
-pub(crate) mod existing_hold;
-mod for_caller;
-mod heartbeat;
+mod cleanup;
+pub(crate) mod cleanup_queue;
+pub(crate) mod core;
+mod deadline;
+mod fair;
 pub(crate) mod hold;
-mod hold_share;
-pub(crate) mod holds;
-mod local_queue;
-pub(crate) mod lock_settings;
-pub(crate) mod options;
-mod outcome;
-pub(crate) mod proofs;
+mod hold_table;
+mod in_flight_release;
+pub(crate) mod poll_watch;
+mod queue;
+pub(crate) mod reentry;
+mod release;
 pub(crate) mod request;
-mod retry;
-pub(crate) mod retry_delay;
-mod safety_poll;
-pub(crate) mod section;
+pub(crate) mod retry;
+pub(crate) mod settings;
+pub(crate) mod share;
 mod subscriptions;
-pub(crate) mod wait;
+mod waiter;
+mod watchdog;
 
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
+use self::core::{Contention, Descriptions, Handle, Holds, Session};
 use crate::client_id::ClientId;
-use crate::clock::Clock;
-use crate::durability::Durability;
 use crate::error::Error;
 use crate::lease::{Lease, LossReason};
 use crate::stats::{Counters, Stats};
-use crate::telemetry::Telemetry;
 use crate::timer;
 use crate::transport::Transport;
-use crate::wake::Wake;
 
-use attendance::Attendance;
-use background::Running;
-use calls::idempotency::ReplyKeys;
-use calls::life::{End, Life};
-use calls::{Calls, MadeIn};
-use holds::Holds;
-use holds::contention::Contention;
-use holds::descriptions::Descriptions;
-use holds::release::cleanup::Cleanups;
-use local_queue::LocalQueues;
-
-pub(crate) use events::Reported;
-pub(crate) use hold_share::HoldShare;
-pub(crate) use local_queue::Streak;
-
-/// The settings of a session, which the builder has checked.
-#[derive(Clone, Debug)]
-pub(crate) struct Settings {
-    pub(crate) lease: Duration,
-    pub(crate) command_timeout: Duration,
-    pub(crate) key_prefix: String,
-    pub(crate) streak: Streak,
-    pub(crate) safety_poll: Duration,
-    pub(crate) wake: Wake,
-    /// How long a waiter of a fair lock keeps its place without a sign of life.
-    pub(crate) fair_claim: Duration,
-    /// The clock that counts leases.
-    pub(crate) clock: Clock,
-    /// How many copies a grant and a renewal need before they count.
-    pub(crate) durability: Option<Durability>,
-    pub(crate) telemetry: Telemetry,
-    /// The client's name.
-    pub(crate) name: Option<Arc<str>>,
-    /// Describe all holds, or only those that have a purpose.
-    pub(crate) describe_holds: bool,
-}
-
-/// One client: its calls, its holds, and the supervision of its callers' futures.
-pub(crate) struct Session {
-    pub(crate) calls: Arc<Calls>,
-    pub(crate) holds: Holds,
-    pub(crate) attendance: Arc<Attendance>,
-}
-
-/// Shared by the public handles. Dropping the last one stops the session.
-#[derive(Debug)]
-pub(crate) struct Handle {
-    pub(crate) session: Arc<Session>,
-    /// `None` if the caller's runtime serves the session.
-    thread: Option<Running>,
-}
+use background::Reported;
+use calls::{Calls, End, Life, MadeIn, ReplyKeys};
+use cleanup_queue::Cleanups;
+use queue::LocalQueues;
+use settings::Settings;
 
 /// How long the drop of the last handle waits for releases that are queued: for the reply of a
 /// server that is far away, and not noticeably for a caller that is polled by a runtime.
@@ -108,20 +56,6 @@ const FLUSH: Duration = Duration::from_millis(100);
 
 /// So many keys are named if their releases are not confirmed by then.
 const NAMED: usize = 3;
-
-impl Handle {
-    pub(crate) fn new(session: Arc<Session>, thread: Option<Running>) -> Self {
-        Handle { session, thread }
-    }
-
-    pub(crate) fn calls(&self) -> &Calls {
-        &self.session.calls
-    }
-
-    pub(crate) fn holds(&self) -> &Holds {
-        &self.session.holds
-    }
-}
 
 impl Drop for Handle {
     /// Blocks for up to [`FLUSH`] if releases are queued: the program may be about to end, and the
@@ -234,27 +168,6 @@ impl Session {
             releases_pending: holds.cleanups.queued(),
             ..calls.counters.snapshot()
         }
-    }
-}
-
-impl fmt::Debug for Session {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Session")
-            .field("calls", &self.calls)
-            .finish_non_exhaustive()
-    }
-}
-
-/// Between 80 % and 120 % of `span`, so that clients do not act in step.
-fn jittered(span: Duration) -> Duration {
-    span.mul_f64(0.8 + 0.4 * fastrand::f64())
-}
-
-/// Sleeps until `at`, or forever if there is none.
-async fn sleep_until_some(at: Option<Instant>) {
-    match at {
-        Some(at) => timer::sleep_until(at).await,
-        None => std::future::pending().await,
     }
 }
 

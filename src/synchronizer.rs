@@ -10,12 +10,12 @@ use crate::protocol::kind::Kind;
 use crate::protocol::resource::Resource;
 use crate::protocol::semaphore::{self, Total};
 use crate::protocol::{Call, Publish, Unexpected, Value};
-use crate::session::lock_settings::LockSettings;
-use crate::session::options::{Options, checked_purpose};
-use crate::session::proofs::Proofs;
-use crate::session::request::Request;
-use crate::session::wait::Wait;
-use crate::session::{Handle, HoldShare};
+use crate::session::core::Handle;
+use crate::session::poll_watch::Wait;
+use crate::session::reentry::Proofs;
+use crate::session::request::{Options, Request, checked_purpose};
+use crate::session::settings::LockSettings;
+use crate::session::share::HoldShare;
 
 /// Checks a number of permits to add or take away: as many as one call can set.
 ///

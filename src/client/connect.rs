@@ -12,9 +12,10 @@ use crate::client_id::ClientId;
 #[cfg(feature = "embedded")]
 use crate::embedded::EmbeddedRedis;
 use crate::error::{Cause, ConfigError, Error};
-use crate::session::background::{self, Thread};
+use crate::session::Parts;
+use crate::session::background::{self, Reported, Thread};
 use crate::session::calls::MadeIn;
-use crate::session::{Parts, Reported, Session};
+use crate::session::core::Session;
 use crate::stats::Counters;
 use crate::timer;
 use crate::transport::{
@@ -123,7 +124,9 @@ impl ClientBuilder {
             let serving = harness.wrap(Box::pin(background::serve(session.clone())));
             session.calls.made_in.runtime.spawn(serving);
         }
-        Ok(Client::new(crate::session::Handle::new(session, thread)))
+        Ok(Client::new(crate::session::core::Handle::new(
+            session, thread,
+        )))
     }
 
     /// The runtimes of a client, and its own thread if it needs one.

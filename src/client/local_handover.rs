@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::session::Streak;
+use crate::session::settings::Streak;
 
 /// Whether a released hold may pass to the next waiter of the same client without going through Redis.
 ///

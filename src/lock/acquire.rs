@@ -13,8 +13,8 @@ use crate::error::ConfigError;
 use crate::error::Error;
 use crate::lease::Lease;
 use crate::session::hold::Hold;
-use crate::session::options::{Options, checked_purpose};
-use crate::session::wait::Wait;
+use crate::session::poll_watch::Wait;
+use crate::session::request::{Options, checked_purpose};
 
 /// An acquisition with settings: `.await` it for a guard, or [`run`](Acquire::run) work while the lock is
 /// held.

@@ -9,8 +9,8 @@ use super::guard::run::{flat, run};
 use super::{Acquire, Guard, Lock};
 use crate::error::Error;
 use crate::lease::Lease;
-use crate::session::options::Options;
-use crate::session::wait::Wait;
+use crate::session::poll_watch::Wait;
+use crate::session::request::Options;
 
 impl<G: Guard> Lock<G> {
     /// Takes the lock with a renewed lease, and waits as long as it takes.

@@ -16,11 +16,10 @@ use tokio::time::Instant;
 use crate::error::Error;
 use crate::fencing::FencingToken;
 use crate::lease::{Ended, HoldState, Lease, LossReason};
-use crate::session::HoldShare;
 use crate::session::acquire::reenter;
-use crate::session::existing_hold::extend;
+use crate::session::cleanup_queue::Cleanup;
 use crate::session::hold::Hold;
-use crate::session::holds::release::cleanup::Cleanup;
+use crate::session::share::{HoldShare, extend};
 
 use multi::MultiGuard;
 

@@ -14,10 +14,9 @@ use super::members::set_error_of;
 use super::single::SingleLock;
 use super::{Lock, LockGuard};
 use crate::error::{ConfigError, Error};
-use crate::session::caller::Caller;
-use crate::session::lock_settings::LockSettings;
-use crate::session::options::Options;
-use crate::session::wait::Wait;
+use crate::session::poll_watch::{Caller, Wait};
+use crate::session::request::Options;
+use crate::session::settings::LockSettings;
 use crate::timer::{Instant, sleep_until, timeout_at};
 
 /// The divisor of the lease that gives a server's time to answer: a twentieth.

@@ -6,10 +6,9 @@ use super::{Lock, LockGuard, LockSet};
 use crate::error::{ConfigError, Error};
 use crate::lease::Lease;
 use crate::protocol::kind::Kind;
-use crate::session::attendance::Patience;
-use crate::session::existing_hold::restore;
-use crate::session::options::Options;
-use crate::session::wait::Wait;
+use crate::session::poll_watch::{Patience, Wait};
+use crate::session::request::Options;
+use crate::session::share::restore;
 
 /// The longest owner, in bytes: every call about the hold repeats it.
 const OWNER_MAX: usize = 64 * 1024;

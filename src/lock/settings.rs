@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::single::SingleLock;
 use super::{Guard, Lock, LockSet};
-use crate::session::lock_settings::LockSettings;
+use crate::session::settings::LockSettings;
 
 /// # Settings
 ///

@@ -9,12 +9,11 @@ use crate::protocol::forced::{Forced, forced};
 use crate::protocol::replies::Inspected;
 use crate::protocol::resource::Resource;
 use crate::protocol::waiters::{self, Waiting};
-use crate::session::Handle;
+use crate::session::core::Handle;
 use crate::session::hold::Hold;
-use crate::session::lock_settings::LockSettings;
-use crate::session::options::Options;
-use crate::session::proofs::Proofs;
-use crate::session::request::Request;
+use crate::session::reentry::Proofs;
+use crate::session::request::{Options, Request};
+use crate::session::settings::LockSettings;
 
 /// One lock and its client.
 #[derive(Clone)]

@@ -2,36 +2,27 @@
 //!
 //! `docs/dev/acquisition.md` has the states and transitions.
 
-mod ask;
-mod latch_wait;
-mod pause;
-mod reenter;
-
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::attempt::{Answer, Attempt};
-use super::existing_hold::raise;
-use super::for_caller::for_caller;
-use super::hold::Hold;
-use super::hold_share::HoldShare;
-use super::local_queue::{Waiter, WaiterSignal, Yield, Yielded};
-use super::proofs::OwnerRelation;
-use super::request::{Request, outage_retry};
-use super::retry_delay::RetryDelay;
-use super::subscriptions::Listener;
-use super::wait::Wait;
-use super::{Handle, sleep_until_some};
 use crate::error::Error;
+use crate::lease::LossReason;
 use crate::protocol::kind::Kind;
+use crate::session::attempt::{Answer, Attempt};
+use crate::session::core::{Handle, Holds};
+use crate::session::hold::Hold;
+use crate::session::poll_watch::{Patience, Wait};
+use crate::session::reentry::{OwnerRelation, Proofs};
+use crate::session::request::{Request, for_caller, outage_retry};
+use crate::session::retry::{Retry, RetryDelay};
+use crate::session::share::{HoldShare, raise};
+use crate::session::subscriptions::{Listener, Source};
+use crate::session::waiter::{SHORTEST, Waiter, WaiterSignal, Yield, Yielded};
 use crate::stats::count;
-use crate::transport::refused_until;
-
-use ask::ask_aside;
-
-pub(crate) use latch_wait::wait_open;
-pub(crate) use reenter::reenter;
+use crate::timer::sleep_until_some;
+use crate::transport::{CallError, refused_until};
 
 /// How a turn in the local queue ended.
 enum Outcome {
@@ -324,4 +315,303 @@ impl Drop for QueueSlot<'_> {
             drop(self.share_of(hold));
         }
     }
+}
+
+// FROM session::acquire::ask
+// Asks Redis: as the contender of a queue, or aside from it.
+
+/// Asks once without queueing; `None` if the lock is held. Used for a wait of zero, which neither
+/// queues nor overtakes a queue in Redis, and for an owner that already holds the resource, which
+/// never queues behind waiters for it.
+async fn ask_aside(handle: &Arc<Handle>, request: &Request) -> Result<Option<HoldShare>, Error> {
+    let holds = handle.holds();
+    let mut retry = outage_retry();
+    let mut attempt = Attempt::new(holds, request);
+    loop {
+        match attempt.ask(request.limit(&holds.calls)).await {
+            Ok(Answer::Granted(hold)) => {
+                let share = HoldShare::granted(handle, request, &hold);
+                holds.lose_if_closed(&hold);
+                count(&holds.calls.counters.acquired_at_once);
+                return Ok(Some(share));
+            }
+            Ok(Answer::HeldFor(_) | Answer::Open) => return Ok(None),
+            Ok(Answer::Never(error)) => return Err(error),
+            Err(error) => request.ride_out(&holds.calls, &mut retry, error).await?,
+        }
+    }
+}
+
+impl QueueSlot<'_> {
+    /// True if it will wait, or the channel is subscribed anyway: then no release is missed, and one question is enough.
+    /// Each waiter of a fair lock has a channel of its own.
+    fn listens_first(&self) -> bool {
+        let (holds, request) = (self.handle.holds(), self.request);
+        let is_subscribed = |channel: &str| holds.subscriptions.is_subscribed(channel);
+        let is_warm = request.wait != Wait::Once
+            && request.resource.kind != Kind::Fair
+            && request.resource.looks_at_channel(is_subscribed);
+        is_warm || holds.queues.is_crowded(&request.resource)
+    }
+
+    /// Asks Redis once, unless a message has said that the lock was granted. `None` after an outage: ask again.
+    async fn ask(
+        &self,
+        attempt: &mut Attempt<'_>,
+        retry: &mut Retry,
+    ) -> Result<Option<Answer>, Error> {
+        let (holds, request) = (self.handle.holds(), self.request);
+        if let Some(hold) = attempt.told() {
+            return Ok(Some(Answer::Granted(hold)));
+        }
+        match attempt.ask(request.limit(&holds.calls)).await {
+            Ok(answer) => Ok(Some(answer)),
+            // Boxed, because most questions are answered.
+            Err(error) => Box::pin(request.ride_out(&holds.calls, retry, error))
+                .await
+                .map(|()| None),
+        }
+    }
+}
+
+// FROM session::acquire::pause
+// What the contender does between two calls: yield, subscribe, or sleep.
+
+/// A wait times out only if its last call is at most this old.
+const FRESH: Duration = Duration::from_millis(50);
+
+impl<'a> QueueSlot<'a> {
+    /// Lets other clients go first, until the yield is over, each of them has had the lock, or the
+    /// wait ends.
+    async fn yields(&self, yielding: &mut Yield) -> Yielded {
+        let mut yielded = Yielded::InVain;
+        // A message that comes this early may be about this client's own release.
+        let from = Instant::now() + SHORTEST;
+        while !self.handle.holds().calls.life.is_closed() {
+            let until = self
+                .request
+                .deadline()
+                .into_iter()
+                .chain([yielding.until])
+                .min();
+            self.waiter.sleeps_until(until);
+            tokio::select! {
+                biased;
+                () = sleep_until_some(until) => break,
+                () = self.waiter.changed() => {
+                    if self.waiter.is_told_of_a_grant() {
+                        break;
+                    }
+                    if Instant::now() > from {
+                        yielded = Yielded::ForOthers;
+                        if !yielding.goes_on() {
+                            break;
+                        }
+                    }
+                }
+            }
+        }
+        yielded
+    }
+
+    /// From now on, messages that come anyway reach this waiter.
+    fn registers(&self, source: Source) -> Listener<'a> {
+        let holds = self.handle.holds();
+        let (transport, key) = (&holds.calls.transport, &self.request.resource.key);
+        let listener = holds
+            .subscriptions
+            .listen(transport, source, key, &self.waiter);
+        if self.request.resource.kind == Kind::Fair {
+            listener.private()
+        } else {
+            listener
+        }
+    }
+
+    /// Subscribes, riding out an outage. `None` if the subscription is not confirmed yet and it is
+    /// time to ask.
+    async fn listen(
+        &self,
+        retry: &mut Retry,
+        source: Source,
+        asked_at: Option<Instant>,
+    ) -> Result<Option<Listener<'a>>, Error> {
+        let holds = self.handle.holds();
+        let listener = self.registers(source);
+        let ready = async {
+            tokio::select! {
+                biased;
+                // CANCEL: the listener's drop unsubscribes.
+                ready = listener.ready() => Some(ready),
+                () = sleep_until_some(self.request.deadline()) => None,
+            }
+        };
+        match ready.await {
+            Some(Ok(())) => Ok(Some(listener)),
+            Some(Err(CallError::Refused(_))) if holds.calls.polls_only() => Ok(None),
+            Some(Err(error)) => {
+                // Boxed, because most subscriptions succeed.
+                let error = error.took_nothing();
+                Box::pin(self.request.ride_out(&holds.calls, retry, error)).await?;
+                Ok(None)
+            }
+            None if asked_at.is_some_and(is_fresh) => Err(self.request.timed_out(holds)),
+            // The subscription was not live, so a release may have been missed: ask Redis once
+            // more.
+            None => Ok(None),
+        }
+    }
+
+    /// Sleeps until it makes sense to ask again. True if a message is the reason.
+    ///
+    /// Not an `async fn`, because its future would keep space for the arguments for as long as it
+    /// lives. Most waiters spend their time in it.
+    fn pause(
+        &self,
+        asked_at: Instant,
+        span: Option<Duration>,
+    ) -> impl Future<Output = Result<bool, Error>> {
+        let timer = span.and_then(|span| Instant::now().checked_add(span));
+        async move {
+            let (holds, request) = (self.handle.holds(), self.request);
+            // One timer for both, because a timer is large.
+            let until = timer.into_iter().chain(request.deadline()).min();
+            self.waiter.sleeps_until(until);
+            loop {
+                if self.waiter.take_wake() {
+                    request.observer.is_woken();
+                    return Ok(true);
+                }
+                if holds.calls.life.is_closed() {
+                    return Err(Error::Closed);
+                }
+                tokio::select! {
+                    biased;
+                    () = self.waiter.changed() => {}
+                    () = sleep_until_some(until) => {
+                        let asks = timer.is_some_and(|timer| timer <= Instant::now());
+                        // At the end of the wait, a message may have been lost: ask Redis once more.
+                        if asks || !is_fresh(asked_at) {
+                            return Ok(false);
+                        }
+                        return Err(request.timed_out(holds));
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// True if the reply to a call sent at `asked_at` is recent enough to end the wait.
+fn is_fresh(asked_at: Instant) -> bool {
+    asked_at.elapsed() <= FRESH
+}
+
+// FROM session::acquire::latch_wait
+// Waits for a latch to open. Such a wait ends without a hold.
+
+/// Waits until the latch is open.
+pub(crate) async fn wait_open(handle: &Arc<Handle>, request: Request) -> Result<(), Error> {
+    let work = async |handle: Arc<Handle>, request: Arc<Request>| {
+        loop {
+            let holds = handle.holds();
+            if holds.calls.life.is_closed() {
+                return Err(Error::Closed);
+            }
+            if request.wait == Wait::Once {
+                return ask_once(holds, &request).await;
+            }
+            if let Outcome::Open = QueueSlot::take(&handle, &request).acquire().await? {
+                return Ok(());
+            }
+        }
+    };
+    for_caller(handle, request, work).await
+}
+
+/// Asks once; fails with a timeout if the latch is closed.
+async fn ask_once(holds: &Holds, request: &Request) -> Result<(), Error> {
+    match Attempt::new(holds, request)
+        .ask(request.limit(&holds.calls))
+        .await
+    {
+        Ok(Answer::Open) => Ok(()),
+        Ok(Answer::HeldFor(_) | Answer::Granted(_)) => Err(request.timed_out(holds)),
+        Ok(Answer::Never(error)) => Err(error),
+        Err(error) => Err(request.failed(error)),
+    }
+}
+
+impl QueueSlot<'_> {
+    /// Asks Redis itself when the wait is over. The contender asks for all local waiters, but its
+    /// caller may not have polled it lately.
+    async fn ask_past_the_contender(&self) -> Result<Outcome, Error> {
+        let (holds, asked) = (self.handle.holds(), Instant::now());
+        ask_once(holds, self.request).await?;
+        holds
+            .queues
+            .opened(&self.request.resource, &self.waiter, asked);
+        // The slot's drop leaves the queue.
+        Ok(Outcome::Open)
+    }
+}
+
+// FROM session::acquire::reenter
+// A further guard for a caller that presents an existing one.
+
+/// Adds a share to the hold of `shown`, with the same lease. A read lock takes a hold of its own
+/// instead.
+pub(crate) async fn reenter(shown: &HoldShare) -> Result<HoldShare, Error> {
+    let handle = shown.handle();
+    let (holds, resource) = (handle.holds(), shown.hold().resource.clone());
+    if !resource.kind.is_lock() {
+        let how = "and permits are not re-entrant: acquire more of them";
+        return Err(Error::AlreadyHeld {
+            name: resource.name.clone(),
+            how,
+        });
+    }
+    let mut patience = Patience::FIRST;
+    loop {
+        let proofs = Proofs(vec![shown.hold().clone()]);
+        let wait = Wait::Until(Instant::now() + holds.calls.settings.command_timeout);
+        let mut request = Request::new(&holds.calls, resource.clone(), proofs, shown.terms(), wait);
+        request.patience = patience;
+        match reenter_shown(handle, request, shown.hold().clone()).await {
+            // The caller did not poll in time, and polls again now: start over.
+            Err(Error::Timeout { .. }) => patience = patience.doubled(),
+            done => return done,
+        }
+    }
+}
+
+/// Fails with a timeout only if its caller did not poll it in time.
+async fn reenter_shown(
+    handle: &Arc<Handle>,
+    request: Request,
+    shown: Arc<Hold>,
+) -> Result<HoldShare, Error> {
+    for_caller(handle, request, move |handle, request| {
+        let shown = shown.clone();
+        async move {
+            let again = match request.relation() {
+                OwnerRelation::Nested(hold) => raise(&handle, &request, &hold).await?,
+                OwnerRelation::Concurrent => ask_aside(&handle, &request).await?,
+                OwnerRelation::WouldDeadlock(how) => {
+                    return Err(Error::AlreadyHeld {
+                        name: request.resource.name.clone(),
+                        how,
+                    });
+                }
+                OwnerRelation::Unrelated => None,
+            };
+            // A re-entry never waits for the lock. Without a share, the presented hold must have
+            // been lost.
+            let lost = || shown.loss().unwrap_or(LossReason::Gone);
+            again
+                .ok_or_else(|| Error::lost(&request.resource.name, lost()))?
+                .unless_closed()
+        }
+    })
+    .await
 }

@@ -3,27 +3,27 @@
 //! From the first byte sent, an attempt is an obligation: it becomes a hold, or its drop undoes
 //! whatever it may have taken.
 
-mod place;
-
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::hold::{Hold, HoldIdentity, InDoubt};
-use super::holds::Holds;
-use super::holds::release::cleanup::CleanupPending;
-use super::local_queue::{Servers, Waiter};
-use super::request::Request;
-use super::subscriptions::Source;
-use super::wait::Wait;
 use crate::clock::Moment;
 use crate::error::Error;
-use crate::protocol::calls::{AcquireArgs, HeardBy};
+use crate::protocol::calls::{AcquireArgs, HeardBy, Queueing};
 use crate::protocol::fair::{is_place_gone, is_woken_by_others};
 use crate::protocol::kind::Kind;
+use crate::protocol::lock::LISTED;
 use crate::protocol::replies::{self, Acquired};
 use crate::protocol::{Call, Field, Unexpected, Value};
+use crate::session::cleanup_queue::CleanupPending;
+use crate::session::core::Holds;
+use crate::session::deadline::{HoldIdentity, InDoubt};
+use crate::session::hold::Hold;
+use crate::session::poll_watch::Wait;
+use crate::session::request::Request;
+use crate::session::subscriptions::{Listener, Source};
+use crate::session::waiter::{Servers, Waiter, Yield};
 use crate::transport::{CallError, Epoch, Fault, Lane};
 
 pub(super) struct Attempt<'a> {
@@ -364,5 +364,129 @@ impl Drop for Attempt<'_> {
         if may_stand && self.request.resource.kind != Kind::Latch {
             self.undo();
         }
+    }
+}
+
+// FROM session::attempt::place
+// The place of an attempt in a queue in Redis, and the hold that a release makes of it.
+
+impl Attempt<'_> {
+    /// How the next call asks for a place.
+    fn queueing(&mut self, claim: Duration) -> Queueing {
+        let Some(waiter) = self.waiter else {
+            return Queueing::Not;
+        };
+        if self.request.resource.kind == Kind::Lock {
+            return self.beside(waiter);
+        }
+        let is_first = !self.queued_in_redis;
+        self.queued_in_redis = true;
+        self.asked_for_place = is_first.then(|| self.holds.subscriptions.changes());
+        if is_first {
+            Queueing::First
+        } else {
+            waiter.queueing(claim, self.holds.calls.now())
+        }
+    }
+
+    /// The waiters behind which a lost place is.
+    fn behind(&self, queueing: Queueing) -> Vec<Arc<str>> {
+        let lost = self.waiter.filter(|_| queueing == Queueing::AtTheFront);
+        lost.map_or_else(Vec::new, |waiter| {
+            self.holds.queues.ahead_of(&self.request.resource, waiter)
+        })
+    }
+
+    /// Who does not listen yet has just come, and most of those find the lock free.
+    fn beside(&mut self, waiter: &Waiter) -> Queueing {
+        self.asked_for_place = None;
+        let (calls, terms) = (&self.holds.calls, self.request.terms);
+        // A lease that is over before the waiter can ask would be in everybody's way.
+        let lasts = calls.grace() <= terms.first_lease().min(calls.settings.fair_claim);
+        let may_be_given = self.listens && lasts && calls.gives_locks();
+        if !may_be_given || !self.holds.client_channel.is_heard_or_wanted() {
+            return Queueing::Not;
+        }
+        self.queued_in_redis = true;
+        self.asked_for_place = Some(self.holds.subscriptions.changes());
+        Queueing::Beside(waiter.asks_beside(&self.field, self.holds.calls.now()))
+    }
+
+    /// The call was answered *not yours*, and has kept a place if it asked for one.
+    fn has_place(&self, sent: Moment) {
+        let Some(waiter) = self.waiter else { return };
+        let since = self.asked_for_place.filter(|_| self.doubt.is_none());
+        if self.request.resource.kind == Kind::Lock {
+            self.holds.contention.was_met();
+            waiter.is_beside(sent, since);
+        } else {
+            if self.holds.calls.gives_locks() {
+                // The next waiter need not subscribe.
+                self.holds.client_channel.is_heard_or_wanted();
+            }
+            let queues = &self.holds.queues;
+            queues.has_place(waiter, &self.field, sent, since);
+        }
+    }
+
+    /// What a reply says of the list beside a plain lock. All that find no room would ask after each message, and most in
+    /// vain. So each lets as many messages pass as there are lists of others, once. Those that come together, before any
+    /// release, choose at random.
+    fn reads_list(&mut self, acquired: &Acquired) {
+        self.beside_a_list = matches!(acquired, Acquired::Listed(_) | Acquired::NoRoom(..));
+        if let Acquired::NoRoom(_, crowd) = acquired {
+            let lists = crowd.clients / LISTED;
+            let chosen = || match crowd.streak {
+                0 => fastrand::u32(0..=lists),
+                _ => lists,
+            };
+            self.lets_pass.get_or_insert_with(chosen);
+        }
+    }
+
+    /// A release has told all instead of giving the lock to a waiter, so those that cannot be listed have a turn, or waiters
+    /// that came before this one.
+    pub(super) fn yields(&mut self) -> Option<Yield> {
+        let rounds = self.lets_pass.as_mut().map_or(0, std::mem::take);
+        self.beside_a_list.then(|| match rounds {
+            0 => Yield::to_listening(1),
+            _ => Yield::to_rounds(rounds),
+        })
+    }
+
+    /// True if the waiter can listen without a call.
+    pub(super) fn is_heard_by_its_client(&self) -> bool {
+        self.heard_by == HeardBy::Client
+    }
+
+    pub(super) fn listens_by(&mut self, listener: Option<&Listener<'_>>) {
+        self.listens = listener.is_some();
+    }
+
+    /// The hold that a message has told of. The lease counts from the call that was last answered *not yours*, because
+    /// the server granted the lock later (HOLD-2). `None` if there was no such message, or if only Redis can tell.
+    pub(super) fn told(&mut self) -> Option<Arc<Hold>> {
+        let (calls, terms) = (&self.holds.calls, self.request.terms);
+        let told = self
+            .waiter?
+            .take_grant(&self.field, self.holds.subscriptions.changes())?;
+        let is_durable = calls.epoch_if_durable(Lane::Caller, &self.request.resource.key);
+        let is_plain = terms.renewed && is_durable.is_none();
+        if !is_plain || self.doubt.is_some() {
+            return None;
+        }
+        let mut hold = self.new_hold(told.since);
+        let now = calls.now();
+        hold.is_granted_for(told.lease, told.since, now);
+        // Little is left for the first renewal, which may have to be repeated.
+        if hold.lease_left(now) < told.lease / 2 {
+            return None;
+        }
+        self.queued_in_redis = false;
+        self.holds.contention.was_met();
+        let harness = &calls.settings.telemetry.harness;
+        let lock = (&self.request.resource.key, &self.field);
+        harness.granted_by_message(lock, told.since, told.lease);
+        Some(Arc::new(hold))
     }
 }

@@ -19,36 +19,23 @@
 //!
 //! `state` is locked alone, and never across an await.
 
-mod changes;
-mod deadline;
-mod doubt;
-mod guards;
-mod leaving;
-mod phase;
-mod renewal;
-mod terms;
-
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::caller::Caller;
-use super::holds::release::under_way::ReleaseUnderWay;
 use crate::client_id::ClientId;
 use crate::clock::{Clock, Moment};
+use crate::error::Error;
 use crate::harness::Hearing;
-use crate::lease::{HoldState, LossReason};
+use crate::lease::{Ended, ForcedRelease, HoldState, LossReason};
 use crate::protocol::resource::Resource;
+use crate::session::deadline::{Deadline, Description, Guards, HoldIdentity, HoldTerms, InDoubt};
+use crate::session::in_flight_release::ReleaseUnderWay;
+use crate::session::poll_watch::Caller;
 use crate::sync::{Mutex, Notify};
 use crate::telemetry::{Holding, Telemetry};
-
-use deadline::Deadline;
-use doubt::Doubt;
-use guards::Guards;
-use phase::Phase;
-
-pub(crate) use terms::{Clocks, Description, HoldIdentity, HoldTerms, InDoubt};
+use crate::timer;
 
 #[derive(Debug)]
 pub(crate) struct Hold {
@@ -333,5 +320,517 @@ impl State {
     }
 }
 
+// FROM session::hold::phase
+// The life of a hold, from its grant to its end.
+//
+// ```text
+// Live ── the last guard leaves ──▶ Leaving ── released, or handed over ──▶ Released
+//   │ ╲── its guard leaves it in Redis ──▶ Forgotten
+//   ╰── a deadline passes, a renewal finds nothing, shutdown ──▶ Lost
+// ```
+
+#[derive(Debug)]
+enum Phase {
+    Live {
+        /// False while a hold that was handed over is not picked up. Until then it is not renewed.
+        picked_up: bool,
+    },
+    Lost(LossReason),
+    /// The last guard left; a release or a hand-over follows.
+    Leaving(ReleaseCall),
+    /// The field is released, or belongs to another hold.
+    Released(ReleaseCall),
+    /// The guard left the field to its lease.
+    Forgotten,
+}
+
+/// The release after the last guard, for callers that ask about it later.
+#[derive(Debug)]
+enum ReleaseCall {
+    NotSent,
+    Sent,
+    /// The release was given up, or it found nothing.
+    Failed(Box<Error>),
+}
+
+impl ReleaseCall {
+    fn error(&self) -> Option<Error> {
+        match self {
+            ReleaseCall::Failed(error) => Some(Error::clone(error)),
+            ReleaseCall::NotSent | ReleaseCall::Sent => None,
+        }
+    }
+}
+
+impl Phase {
+    fn is_live(&self) -> bool {
+        matches!(self, Phase::Live { .. })
+    }
+
+    fn is_picked_up(&self) -> bool {
+        !matches!(self, Phase::Live { picked_up: false })
+    }
+
+    fn is_leaving(&self) -> bool {
+        matches!(self, Phase::Leaving(_))
+    }
+
+    fn all_guards_left(&self) -> bool {
+        matches!(self, Phase::Leaving(_) | Phase::Released(_))
+    }
+
+    /// True if nothing about the hold is in flight any more.
+    fn is_over(&self) -> bool {
+        !matches!(self, Phase::Live { .. } | Phase::Leaving(_))
+    }
+
+    /// How the hold ended, from its guards' point of view.
+    fn ended(&self) -> Option<Ended> {
+        match self {
+            Phase::Live { .. } => None,
+            Phase::Lost(reason) => Some(Ended::Lost(reason.clone())),
+            Phase::Leaving(_) | Phase::Released(_) => Some(Ended::Released),
+            Phase::Forgotten => Some(Ended::Forgotten),
+        }
+    }
+
+    /// The release after the last guard, if there is one.
+    fn release(&self) -> Option<&ReleaseCall> {
+        match self {
+            Phase::Leaving(release) | Phase::Released(release) => Some(release),
+            Phase::Live { .. } | Phase::Lost(_) | Phase::Forgotten => None,
+        }
+    }
+
+    fn release_mut(&mut self) -> Option<&mut ReleaseCall> {
+        match self {
+            Phase::Leaving(release) | Phase::Released(release) => Some(release),
+            Phase::Live { .. } | Phase::Lost(_) | Phase::Forgotten => None,
+        }
+    }
+
+    /// The release is settled. Has no effect in other phases.
+    fn settle(&mut self) {
+        if let Phase::Leaving(release) = self {
+            *self = Phase::Released(std::mem::replace(release, ReleaseCall::NotSent));
+        }
+    }
+}
+
+// FROM session::hold::doubt
+// Whether the field of a hold may pass to another owner.
+
+/// Calls about the field that are in flight or whose outcome is unknown.
+#[derive(Debug)]
+struct Doubt {
+    /// Re-entries and releases of inner guards that are in flight or about to be sent.
+    open_calls: u32,
+    /// An attempt for this field that Redis may still execute.
+    /// Boxed, because most holds have none.
+    attempt: Option<Box<InDoubt>>,
+    transfer: Transfer,
+}
+
+/// Who may get the field next. It only ever becomes stricter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Transfer {
+    Anybody,
+    /// Another owner may get it only by a call to Redis, because an earlier call about the field
+    /// had no reply.
+    NotInMemory,
+    /// Nobody may get it, because a read hold was taken under this write hold.
+    Nobody,
+}
+
+impl Doubt {
+    fn none() -> Self {
+        Doubt {
+            open_calls: 0,
+            attempt: None,
+            transfer: Transfer::Anybody,
+        }
+    }
+
+    fn attempt(&self) -> Option<InDoubt> {
+        self.attempt.as_deref().copied()
+    }
+
+    fn set_attempt(&mut self, attempt: Option<InDoubt>) {
+        self.attempt = attempt.map(Box::new);
+    }
+
+    fn call_sent(&mut self) {
+        self.open_calls += 1;
+    }
+
+    fn call_settled(&mut self) {
+        self.open_calls -= 1;
+    }
+
+    /// The outcome of a call is unknown.
+    fn call_in_doubt(&mut self) {
+        self.transfer = self.transfer.max(Transfer::NotInMemory);
+    }
+
+    fn forbid_transfer(&mut self) {
+        self.transfer = Transfer::Nobody;
+    }
+
+    /// True if no call about the field is in flight or in doubt.
+    fn is_none(&self) -> bool {
+        self.open_calls == 0 && self.attempt.is_none() && self.transfer == Transfer::Anybody
+    }
+}
+
+// FROM session::hold::leaving
+// How a hold ends: its guards leave, its field is released or passed on, or the hold is lost.
+
+impl Hold {
+    /// Adds a guard. Returns the count to set in Redis, or `None` if the hold is over.
+    pub(crate) fn join(&self, terms: HoldTerms) -> Option<u32> {
+        let mut state = self.state.lock();
+        let now = self.clock.now();
+        if !state.phase.is_live() || state.loss(now).is_some() {
+            return None;
+        }
+        state.guards.join(terms);
+        state.deadline.join(terms, now);
+        Some(state.guards.count())
+    }
+
+    /// Removes a guard.
+    pub(crate) fn leave(&self, terms: HoldTerms) -> Left {
+        {
+            let mut state = self.state.lock();
+            state.guards.leave(terms);
+            if let Some(reason) = state.loss(self.clock.now()) {
+                return Left::Lost(reason);
+            }
+            if state.guards.count() > 0 {
+                return Left::Inner;
+            }
+            state.phase = Phase::Leaving(ReleaseCall::NotSent);
+        }
+        self.ends(Ended::Released);
+        Left::Last
+    }
+
+    /// The only guard leaves the field in Redis. False if the hold has other guards or is over.
+    pub(crate) fn forget(&self, harness: &Hearing) -> bool {
+        {
+            let mut state = self.state.lock();
+            let alone = state.guards.count() == 1 && state.phase.is_live();
+            if !alone || state.loss(self.clock.now()).is_some() {
+                return false;
+            }
+            state.phase = Phase::Forgotten;
+        }
+        harness.handed_on((&self.resource.key, &self.field));
+        self.ends(Ended::Forgotten);
+        true
+    }
+
+    /// Marks the hold as lost. True for the first caller only.
+    pub(crate) fn lose(&self, mut reason: LossReason) -> bool {
+        {
+            let mut state = self.state.lock();
+            if !state.phase.is_live() {
+                return false;
+            }
+            if reason == LossReason::Gone {
+                reason = state.deadline.gone();
+            }
+            state.phase = Phase::Lost(reason.clone());
+        }
+        self.ends(Ended::Lost(reason));
+        true
+    }
+
+    fn ends(&self, ended: Ended) {
+        self.observer.ends(ended);
+        self.notify();
+    }
+
+    /// Marks the field as being released for as long as this hold is known to anybody.
+    pub(super) fn set_under_way(&self, under_way: ReleaseUnderWay) {
+        let before = self.state.lock().under_way.replace(under_way);
+        drop(before);
+    }
+
+    /// Called before the release is sent. True if it was sent before.
+    pub(crate) fn release_sent(&self) -> bool {
+        let mut state = self.state.lock();
+        let release = state.phase.release_mut();
+        let before = release.map(|release| std::mem::replace(release, ReleaseCall::Sent));
+        matches!(before, Some(ReleaseCall::Sent))
+    }
+
+    /// Records why the release was given up or found nothing. Call this before the release counts
+    /// as settled, because waiters read the error then.
+    pub(crate) fn release_failed(&self, error: Error) {
+        if let Some(release) = self.state.lock().phase.release_mut() {
+            *release = ReleaseCall::Failed(Box::new(error));
+        }
+    }
+
+    /// The release found nothing: the hold had been lost before without this client knowing.
+    pub(crate) fn was_gone(&self) -> LossReason {
+        let reason = self.state.lock().deadline.gone();
+        self.observer.is_lost(&reason);
+        reason
+    }
+
+    /// The next hold owns the field now.
+    pub(crate) fn passed_on(&self) {
+        self.observer.passes_on();
+        self.release_settled();
+    }
+
+    /// The field is released, or belongs to another hold.
+    pub(super) fn release_settled(&self) {
+        let under_way = self.state.lock().under_way.take();
+        drop(under_way);
+        let failed = {
+            let mut state = self.state.lock();
+            state.phase.settle();
+            state.phase.release().and_then(ReleaseCall::error)
+        };
+        self.observer.is_released(failed.as_ref());
+        self.notify();
+    }
+
+    /// Waits until the field of a leaving hold is settled. Returns the outcome of its release.
+    pub(crate) async fn settled(&self) -> Result<(), Error> {
+        loop {
+            let changed = self.changed();
+            let changed = changed.notified();
+            tokio::pin!(changed);
+            changed.as_mut().enable();
+            {
+                let state = self.state.lock();
+                if !state.phase.is_leaving() {
+                    let error = state.phase.release().and_then(ReleaseCall::error);
+                    return error.map_or(Ok(()), Err);
+                }
+            }
+            changed.await;
+        }
+    }
+
+    /// True if the field may pass to another owner of this client without a call to Redis.
+    pub(crate) fn can_hand_over(&self) -> bool {
+        let (state, now) = (self.state.lock(), self.clock.now());
+        let lease_left = state.deadline.lease_ends().saturating_duration_since(now);
+        state.phase.is_leaving()
+            && state.doubt.is_none()
+            && !state.deadline.is_uncertain()
+            && (lease_left >= state.guards.lease() / 2
+                || state.deadline.first_renewal().is_some_and(|due| now < due))
+    }
+
+    /// A read hold is about to be taken under this write hold, whose release may then leave readers
+    /// behind. False if the last guard has left: the field may already belong to the next owner.
+    pub(crate) fn make_not_transferable(&self) -> bool {
+        let mut state = self.state.lock();
+        let lives = state.phase.is_live();
+        if lives {
+            state.doubt.forbid_transfer();
+        }
+        lives
+    }
+
+    pub(crate) fn with_doubt(self, doubt: Option<InDoubt>) -> Self {
+        self.state.lock().doubt.set_attempt(doubt);
+        self
+    }
+
+    /// A call for the field of this hold that Redis may still execute.
+    pub(crate) fn doubt(&self) -> Option<InDoubt> {
+        self.state.lock().doubt.attempt()
+    }
+
+    /// A re-entry or the release of an inner guard is about to be sent.
+    pub(crate) fn call_sent(&self) {
+        self.state.lock().doubt.call_sent();
+    }
+
+    /// The outcome of that call is known.
+    pub(crate) fn call_settled(&self) {
+        self.state.lock().doubt.call_settled();
+    }
+
+    /// The outcome of that call is unknown, so the field never passes to another owner in memory.
+    /// The call that repairs the count counts as open instead.
+    pub(crate) fn call_in_doubt(&self) {
+        self.state.lock().doubt.call_in_doubt();
+    }
+}
+
+// FROM session::hold::renewal
+// What the watchdog does with a hold.
+
+impl Hold {
+    /// A message said that a release has granted it for this long, which began no earlier than `since`.
+    pub(crate) fn is_granted_for(&mut self, lease: Duration, since: Moment, now: Moment) {
+        self.state
+            .get_mut()
+            .deadline
+            .is_granted_for(lease, since, now);
+    }
+
+    /// The watchdog's next duty for this hold.
+    pub(crate) fn duty(&self) -> Duty {
+        let now = self.clock.now();
+        let state = self.state.lock();
+        if !state.phase.is_live() {
+            return Duty::None;
+        }
+        if let Some(reason) = state.loss(now) {
+            return Duty::End(reason);
+        }
+        let (lease, picked_up) = (state.guards.lease(), state.phase.is_picked_up());
+        let wait = |until: Moment| Duty::Wait(self.clock.timer(until.min(state.deadline.end())));
+        match state.renew_at(now) {
+            due if state.deadline.is_unverified() => Duty::Renew(if due.is_some() && picked_up {
+                lease
+            } else {
+                VERIFICATION
+            }),
+            Some(at) if at > now => wait(at),
+            Some(_) if picked_up => Duty::Renew(lease),
+            Some(_) | None => wait(state.deadline.end()),
+        }
+    }
+
+    /// The rest of its lease in Redis, at least.
+    pub(crate) fn lease_left(&self, now: Moment) -> Duration {
+        let ends = self.state.lock().deadline.lease_ends();
+        ends.saturating_duration_since(now)
+    }
+
+    /// Like [`confirmed`](Hold::confirmed), for a renewal.
+    pub(crate) fn renewed(&self, harness: &Hearing, sent: Moment, lease: Duration) {
+        let due = self.state.lock().renew_at(sent).unwrap_or(sent);
+        self.observer
+            .is_renewed(sent.saturating_duration_since(due));
+        self.confirmed(harness, sent, lease);
+    }
+
+    /// Redis confirmed a lease that was asked for at `sent`. Never moves the deadline back
+    /// (HOLD-2).
+    pub(crate) fn confirmed(&self, harness: &Hearing, sent: Moment, lease: Duration) {
+        let (certain_again, at_and_until) = {
+            let mut state = self.state.lock();
+            let now = self.clock.now();
+            // HOLD-1: if the deadline passed while the call was in flight, the hold stays lost.
+            if state.loss(now).is_some() {
+                return;
+            }
+            let certain_again = state.deadline.confirm(sent, lease);
+            let is_live = state.phase.is_live();
+            (
+                certain_again,
+                is_live.then_some((now, state.deadline.lease_ends())),
+            )
+        };
+        if let Some(at_and_until) = at_and_until {
+            self.trusted(harness, at_and_until);
+        }
+        if certain_again {
+            self.observer.is_certain();
+        }
+        self.notify();
+    }
+
+    /// Another server serves the key, so the hold is uncertain until that server has confirmed it.
+    /// True if the hold was certain until now: call [`report_uncertain`](Self::report_uncertain)
+    /// once no lock is held.
+    #[must_use]
+    pub(crate) fn must_be_verified(&self) -> bool {
+        self.state
+            .lock()
+            .deadline
+            .must_be_verified(self.clock.now())
+    }
+
+    /// Somebody may have ended the hold by force, or the server may have lost it while it was out of reach. It stays
+    /// as certain as it is, because nothing says that it is lost: Redis is asked at once.
+    pub(crate) fn ask_again(&self, forced: Option<&Arc<ForcedRelease>>) {
+        let now = self.clock.now();
+        self.state.lock().deadline.ask_again(now, forced);
+    }
+
+    pub(crate) fn report_uncertain(&self) {
+        self.observer.is_uncertain();
+    }
+
+    pub(crate) fn mark_uncertain(&self) {
+        let was_certain = self.state.lock().deadline.mark_uncertain();
+        if was_certain {
+            self.report_uncertain();
+        }
+    }
+
+    pub(crate) fn is_unverified(&self) -> bool {
+        self.state.lock().deadline.is_unverified()
+    }
+
+    /// True if no call sent after `change` has confirmed the hold. `change` is when another server
+    /// began to serve the key; the former server may have answered calls that were sent before.
+    pub(crate) fn is_older_than(&self, change: Instant) -> bool {
+        self.clock.timer(self.state.lock().deadline.confirmed()) < change
+    }
+}
+
+// FROM session::hold::changes
+// Waits for changes of a hold.
+
+impl Hold {
+    /// Resolves when the hold has ended, however it ended.
+    pub(crate) async fn ended(&self) -> Ended {
+        loop {
+            let changed = self.changed();
+            let changed = changed.notified();
+            tokio::pin!(changed);
+            // Check, listen, check again: a change between the check and the await is not missed.
+            changed.as_mut().enable();
+            let end = {
+                let state = self.state.lock();
+                if let Some(ended) = state.phase.ended() {
+                    return ended;
+                }
+                if let Some(reason) = state.loss(self.clock.now()) {
+                    return Ended::Lost(reason);
+                }
+                self.clock.timer(state.deadline.end())
+            };
+            tokio::select! {
+                biased;
+                () = changed => {}
+                () = timer::sleep_until(end) => {}
+            }
+        }
+    }
+
+    /// The machine was suspended, so timers set before would fire late.
+    pub(crate) fn set_timers_again(&self) {
+        self.notify();
+    }
+
+    /// Notified when the hold has changed. Get it before looking at the state: a change that comes
+    /// after the look then finds it, and notifies it.
+    fn changed(&self) -> Arc<Notify> {
+        self.state.lock().changed.get_or_insert_default().clone()
+    }
+
+    /// Wakes all that wait for a change.
+    fn notify(&self) {
+        let changed = self.state.lock().changed.clone();
+        if let Some(changed) = changed {
+            changed.notify_waiters();
+        }
+    }
+}
+
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

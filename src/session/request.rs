@@ -1,26 +1,27 @@
 //! One acquisition, as the caller asked for it.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::attendance::Patience;
-use super::caller::Caller;
-use super::calls::Calls;
-use super::hold::{Clocks, Hold, HoldTerms};
-use super::holds::Holds;
-use super::lock_settings::LockSettings;
-use super::proofs::{OwnerRelation, Proofs};
-use super::retry::Retry;
-use super::sleep_until_some;
-use super::wait::Wait;
 use crate::client_id::ClientId;
-use crate::error::Error;
+use crate::error::{ConfigError, Error};
+use crate::lease::Lease;
 use crate::protocol::resource::Resource;
+use crate::session::calls::Calls;
+use crate::session::core::{Handle, Holds};
+use crate::session::deadline::{Clocks, HoldTerms};
+use crate::session::hold::Hold;
+use crate::session::poll_watch::{Caller, Patience, Wait};
+use crate::session::reentry::{OwnerRelation, Proofs};
+use crate::session::retry::Retry;
+use crate::session::settings::{LockSettings, checked_text};
 use crate::stats::count;
 use crate::telemetry::Acquisition;
+use crate::timer::sleep_until_some;
 use crate::transport::CallError;
 
 const OUTAGE_PAUSE: Duration = Duration::from_millis(50);
@@ -207,5 +208,110 @@ impl Request {
             () = calls.outages.next().over_within(pause) => Ok(()),
             () = sleep_until_some(self.deadline()) => Err(self.failed(error)),
         }
+    }
+}
+
+// FROM session::options
+// What a caller asks for, and the hold's terms that follow from it.
+
+/// What a caller asks for, about one lock or several.
+#[derive(Clone, Debug)]
+pub(crate) struct Options {
+    pub(crate) wait: Wait,
+    pub(crate) lease: Lease,
+    pub(crate) max_hold: Option<Duration>,
+    /// The lock is a member of a quorum, whose servers have independent clocks.
+    pub(crate) of_quorum: bool,
+    /// How late the caller may poll. The members of a multi lock use the patience of the whole.
+    pub(crate) patience: Patience,
+    /// Holds of the guards that the caller presented, and of the sections around the call.
+    pub(crate) shown: Arc<[Arc<Hold>]>,
+    /// A text that tells people what the lock is for.
+    pub(crate) purpose: Option<Arc<str>>,
+}
+
+impl Options {
+    pub(crate) fn new(wait: Wait, lease: Lease) -> Self {
+        let (shown, purpose) = (Arc::default(), None);
+        Options {
+            wait,
+            lease,
+            max_hold: None,
+            of_quorum: false,
+            patience: Patience::FIRST,
+            shown,
+            purpose,
+        }
+    }
+
+    /// Adds holds that outlive the acquisition.
+    pub(crate) fn shows(&mut self, holds: Vec<Arc<Hold>>) {
+        if !holds.is_empty() {
+            self.shown = self.shown.iter().cloned().chain(holds).collect();
+        }
+    }
+
+    /// The terms for Redis and the watchdog. `of_lock` is the lease of the lock's renewed holds.
+    pub(crate) fn terms(&self, of_lock: Duration) -> Result<HoldTerms, ConfigError> {
+        let max_hold = self
+            .max_hold
+            .map(|span| Lease::checked("max_hold", span))
+            .transpose()?;
+        let (lease, renewed) = self.lease.terms(of_lock)?;
+        let clocks = if self.of_quorum {
+            Clocks::OfSeveral
+        } else {
+            Clocks::OfOne
+        };
+        Ok(HoldTerms {
+            lease,
+            renewed,
+            max_hold,
+            clocks,
+        })
+    }
+}
+
+/// Checks the purpose of a hold.
+pub(crate) fn checked_purpose(purpose: String) -> Result<Arc<str>, ConfigError> {
+    checked_text("purpose", &purpose)?;
+    Ok(Arc::from(purpose))
+}
+
+// FROM session::for_caller
+// Runs an acquisition on behalf of a caller who may stop polling.
+
+/// Does the `work` of an acquisition, attended. A caller that stops polling is treated as if it had
+/// dropped its future. If it polls again within its wait, the work starts over.
+///
+/// Not an `async fn`, because its future would keep space for the arguments for as long as it
+/// lives.
+pub(super) fn for_caller<T, W>(
+    handle: &Arc<Handle>,
+    request: Request,
+    work: impl Fn(Arc<Handle>, Arc<Request>) -> W + Sync,
+) -> impl Future<Output = Result<T, Error>>
+where
+    W: Future<Output = Result<T, Error>> + Send + 'static,
+{
+    let request = Arc::new(request);
+    async move {
+        let holds = handle.holds();
+        request.observer.begins();
+        let work = |_| work(handle.clone(), request.clone());
+        let timed_out = || request.timed_out(holds);
+        let limits = (request.wait, request.patience);
+        let attendance = &handle.session.attendance;
+        let done = attendance.attend_until_over(limits, work, timed_out);
+        let mut done = request.observer.around(done).await;
+        if request.names_holder()
+            && let Err(error) = &mut done
+        {
+            // Boxed, because otherwise every acquisition would have space for this future.
+            let wait_ended = request.deadline().unwrap_or_else(Instant::now);
+            Box::pin(holds.name_holder(&request.resource, wait_ended, error)).await;
+        }
+        request.reports_end(done.as_ref().err());
+        done
     }
 }

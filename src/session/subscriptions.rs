@@ -24,17 +24,18 @@
 //! Entries: channels with waiters, plus those kept for [`WARM`] and up to a second more.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::local_queue::Waiter;
 use crate::protocol::calls::HeardBy;
 use crate::protocol::fair;
 use crate::protocol::lock::{GIVEN_TO_ANOTHER, Given};
+use crate::session::waiter::Waiter;
 use crate::stats::Counters;
-use crate::sync::Map;
+use crate::sync::{Map, Notify};
 use crate::transport::{CallError, Missed, Transport};
 
 /// How long a subscription outlives its last waiter.
@@ -297,6 +298,45 @@ impl Subscriptions {
         for (_, waiter) in all {
             waiter.wake();
         }
+    }
+}
+
+// FROM session::holds::forced
+// Learns at once of holds that were ended by force.
+//
+// Whoever ends a hold by force publishes a message on a channel of the holder's client. A message
+// makes the client ask Redis, and never ends a hold. If one is lost, the next renewal finds out.
+//
+// On the same channel comes who was given a plain lock, and what a waiter of a fair lock is told.
+//
+// A client listens once a hold has lasted from one look to the next, or once it waits for a lock, and from then on.
+// A client whose holds are all shorter, and that waits for nobody, never does.
+
+/// Whether the client listens, and whether a waiter wants it to.
+#[derive(Debug, Default)]
+pub(crate) struct ClientChannel {
+    pub(super) is_wanted: Notify,
+    pub(super) is_heard: AtomicBool,
+    pub(super) refused: Notify,
+}
+
+impl ClientChannel {
+    pub(super) fn is_heard(&self) -> bool {
+        self.is_heard.load(Relaxed)
+    }
+
+    /// Whether the client listens. If not, it begins to, because a waiter could be given a lock.
+    pub(super) fn is_heard_or_wanted(&self) -> bool {
+        let is_heard = self.is_heard();
+        if !is_heard {
+            self.is_wanted.notify_one();
+        }
+        is_heard
+    }
+
+    /// The server of a new connection has refused it to this user.
+    pub(super) fn is_refused(&self) {
+        self.refused.notify_one();
     }
 }
 

@@ -41,6 +41,19 @@ pub fn timeout_at<F: IntoFuture>(at: Instant, work: F) -> Timeout<F::IntoFuture>
     with_timers(|| tokio::time::timeout_at(at, work))
 }
 
+/// Sleeps until `at`, or forever if there is none.
+pub async fn sleep_until_some(at: Option<Instant>) {
+    match at {
+        Some(at) => sleep_until(at).await,
+        None => pending().await,
+    }
+}
+
+/// Between 80 % and 120 % of `span`, so that clients do not act in step.
+pub fn jittered(span: Duration) -> Duration {
+    span.mul_f64(0.8 + 0.4 * fastrand::f64())
+}
+
 /// Names what the runtime of this thread lacks for sockets. `None` if it has all.
 ///
 /// tokio answers only by a panic, which is caught here. The panic hook prints it, with tokio's own advice.

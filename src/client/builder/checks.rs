@@ -8,8 +8,7 @@ use crate::client_id::ClientId;
 use crate::clock::{Clock, Counts};
 use crate::error::ConfigError;
 use crate::lease::Lease;
-use crate::session::Settings;
-use crate::session::lock_settings::{SAFETY_POLL, in_range};
+use crate::session::settings::{SAFETY_POLL, Settings, in_range};
 use crate::transport::Timing;
 
 const GRACE_MAX: Duration = Duration::from_secs(60 * 60);

@@ -8,7 +8,7 @@ use std::task::Poll;
 use super::{Guard, LockGuard};
 use crate::error::Error;
 use crate::lease::Ended;
-use crate::session::section;
+use crate::session::reentry;
 
 /// Runs `work` with the guard, then releases the lock.
 ///
@@ -72,7 +72,7 @@ impl LockGuard {
                 return Poll::Ready(Err(self.lost_error(reason)));
             }
             let polled = {
-                let _inside = section::enter(&holds);
+                let _inside = reentry::enter(&holds);
                 work.as_mut().poll(context)
             };
             let Poll::Ready(done) = polled else {

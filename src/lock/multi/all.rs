@@ -14,8 +14,8 @@ use crate::lease::Lease;
 use crate::lock::members::conflicts_on_a_server;
 use crate::lock::single::SingleLock;
 use crate::lock::{Lock, LockGuard, LockSet};
-use crate::session::options::Options;
-use crate::session::wait::Wait;
+use crate::session::poll_watch::Wait;
+use crate::session::request::Options;
 
 /// The longest wait for a member while other members are held.
 const HELD_WAIT: Duration = Duration::from_secs(1);

@@ -8,9 +8,9 @@ use crate::error::{Cause, Error};
 use crate::lease::Lease;
 use crate::lock::guard::multi::gather;
 use crate::lock::{Lock, LockGuard, LockSet};
-use crate::session::options::Options;
-use crate::session::retry_delay::GrowingPause;
-use crate::session::wait::Wait;
+use crate::session::poll_watch::Wait;
+use crate::session::request::Options;
+use crate::session::retry::GrowingPause;
 use crate::timer::{Instant, timeout_at};
 use crate::transport::{Fault, Lane};
 

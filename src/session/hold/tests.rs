@@ -3,10 +3,11 @@
 use super::*;
 use crate::clock::{Counts, Machine};
 use crate::protocol::kind::Kind;
+use crate::session::deadline::Clocks;
 use crate::transport::Epoch;
 
-pub(super) const LEASE: Duration = Duration::from_secs(30);
-pub(super) const TERMS: HoldTerms = HoldTerms {
+pub(in crate::session) const LEASE: Duration = Duration::from_secs(30);
+pub(in crate::session) const TERMS: HoldTerms = HoldTerms {
     lease: LEASE,
     renewed: true,
     max_hold: None,

@@ -4,9 +4,9 @@
 use super::*;
 use crate::EmbeddedRedis;
 use crate::lease::Lease;
-use crate::session::options::Options;
+use crate::session::poll_watch::Wait;
+use crate::session::request::Options;
 use crate::session::tests::inline_waker::{does_not_hang, poll_and_drop_when_woken};
-use crate::session::wait::Wait;
 
 #[tokio::test]
 async fn a_waiter_that_leaves_while_it_is_woken_does_not_wait_for_itself() {

@@ -1,0 +1,466 @@
+//! Cancels the work of a caller's future that was woken and is not polled.
+//!
+//! A future may have a place among the waiters, a call on the wire, or a grant that nobody has
+//! picked up. Only the future itself can settle those, but callers keep futures without polling
+//! them: `select!` in a loop, or a stream that is not drained. So the session *attends* each
+//! future. If a future was woken and is not polled in time, the session drops the work inside it.
+//! That cleans up as any drop does, and the next waiter goes on. If the caller polls again, the
+//! work starts over with twice the time.
+//!
+//! ```text
+//!            polled: Pending             woken, not polled for its patience
+//!   ready ───────────────────▶ ready ───────────────────────────────────▶ passed over
+//!     │ polled: Ready            │ the caller drops it                        │ polled again
+//!     ▼                          ▼                                            ▼
+//!    gone                       gone             the caller begins again, with twice the patience
+//! ```
+//!
+//! # Invariants
+//!
+//! - **ATTEND-1** A poll takes the work out of its slot and puts it back afterwards. So no lock is
+//!   held while foreign code runs, and nobody drops work that is being polled.
+//! - **ATTEND-2** After a future was woken, the session looks at it every [`LOOK`], until it is
+//!   polled or passed over.
+//! - **ATTEND-3** The age of a future is the number of looks since the first one that found it
+//!   woken. A poll resets the age. A future whose age reaches its [`Patience`] is passed over. A
+//!   late look counts as one look, so a process that was stopped passes nobody over.
+//! - **ATTEND-4** An overloaded runtime polls all its futures late. If they were passed over one
+//!   after the other, none of them would ever get the lock. So the first look sends a *canary*, a
+//!   task that does nothing, to the runtime of the future. Until the canary has run, the future
+//!   needs [`STALLED_LOOKS`] looks to age by one.
+//! - **ATTEND-5** Each time a caller is passed over, its patience doubles, whatever made it late.
+//!   So it succeeds however late it polls, and its patience is at most twice its longest delay.
+//!
+//! # Locking
+//!
+//! Either the state of one future or the list of woken futures is locked, never both. Neither is
+//! locked while a future is polled or dropped, or while a waker is called.
+//!
+//! # Bounds
+//!
+//! One entry for each future that was woken within the last two looks.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::{Arc, OnceLock, Weak};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, ThreadId};
+use std::time::Duration;
+
+use futures_util::task::AtomicWaker;
+use tokio::runtime::Handle;
+use tokio::task;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+use crate::error::Error;
+use crate::lease::Lease;
+use crate::stats::{Counters, count};
+use crate::sync::{Mutex, Notify, call_out};
+use crate::timer::sleep;
+
+/// A future that was woken and is not polled is passed over within this time.
+pub(crate) const POLL_WITHIN: Duration = Duration::from_millis(100);
+/// The time between two looks. Passing over takes two looks, and a look may be late.
+const LOOK: Duration = Duration::from_millis(40);
+const _: () = assert!(LOOK.as_millis() * 2 < POLL_WITHIN.as_millis());
+
+/// How much more slowly a future ages while its runtime runs nothing: it has one second at first.
+const STALLED_LOOKS: u64 = 25;
+
+/// How many looks may find a future woken and not polled before it is passed over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Patience(u64);
+
+impl Patience {
+    /// The patience of a caller that was never late.
+    pub(crate) const FIRST: Patience = Patience(1);
+
+    /// The patience that lasts at least for `span`.
+    pub(crate) fn lasting(span: Duration) -> Self {
+        Patience(u64::try_from(span.as_millis().div_ceil(LOOK.as_millis())).unwrap_or(u64::MAX))
+    }
+
+    #[must_use]
+    pub(crate) fn doubled(self) -> Self {
+        Patience(self.0.saturating_mul(2))
+    }
+
+    /// In fractions of a look.
+    fn age_max(self) -> u64 {
+        self.0.saturating_mul(STALLED_LOOKS)
+    }
+}
+
+/// The futures of one client that were woken and may not be polled.
+#[derive(Debug, Default)]
+pub(crate) struct Attendance {
+    woken: Mutex<Vec<Weak<dyn Woken>>>,
+    newcomer: Notify,
+}
+
+/// The future was not polled in time, and its work was dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PassedOver;
+
+/// A future that the session attends. Dropping it drops the work inside.
+pub(crate) struct Attended<F: Future>(Arc<Shared<F>>);
+
+struct Shared<F: Future> {
+    state: Mutex<State<F>>,
+    /// The task of the caller.
+    caller: AtomicWaker,
+    /// The tokio runtime that polled it first, if any.
+    runtime: OnceLock<Handle>,
+    patience: Patience,
+    attendance: Arc<Attendance>,
+}
+
+struct State<F> {
+    slot: Slot<F>,
+    /// Woken since it was last polled.
+    woken: bool,
+    /// The session looks at it, or will from the next look on.
+    listed: bool,
+    /// In fractions of a look; none before the first look that finds it woken.
+    age: Option<u64>,
+}
+
+enum Slot<F> {
+    Ready(Pin<Box<F>>),
+    /// Being polled. The poll puts the future back.
+    Polled,
+    PassedOver,
+    /// Done or dropped: the future must not be put back.
+    Gone,
+}
+
+/// The part of an attended future that a look needs.
+trait Woken: Send + Sync + std::fmt::Debug {
+    /// Adds `parts` of a look to the age of the future, and drops its work if its patience is used
+    /// up.
+    fn look(&self, parts: u64) -> Look;
+    /// Spawns a task that does nothing on the future's runtime. It runs only if that runtime makes
+    /// progress.
+    fn send_canary(&self) -> Option<JoinHandle<()>>;
+}
+
+/// The result of a look.
+enum Look {
+    /// The first look that finds the future woken.
+    First,
+    Waits,
+    /// The future was polled, or is gone.
+    Settled,
+    PassedOver,
+}
+
+impl Attendance {
+    /// Does `work` for a caller. If the caller is passed over and polls again, the work starts over
+    /// with twice the patience. If the wait is over by then, the result is the `timed_out` error,
+    /// which counts how often the caller was passed over.
+    ///
+    /// Not an `async fn`, because its future would keep space for the arguments for as long as it
+    /// lives.
+    pub(crate) fn attend_until_over<T, W>(
+        self: &Arc<Self>,
+        (wait, mut patience): (Wait, Patience),
+        work: impl Fn(Patience) -> W,
+        timed_out: impl Fn() -> Error,
+    ) -> impl Future<Output = Result<T, Error>>
+    where
+        W: Future<Output = Result<T, Error>> + Send + 'static,
+    {
+        let mut times = 0;
+        async move {
+            let mut done = loop {
+                if let Ok(done) = Attended::new(self, patience, work(patience)).await {
+                    break done;
+                }
+                (times, patience) = (times + 1, patience.doubled());
+                // A wait of zero asks again, because nobody has seen the answer to its question.
+                if wait != Wait::Once && wait.is_over() {
+                    break Err(timed_out());
+                }
+            };
+            if let Err(Error::Timeout { passed_over, .. }) = &mut done {
+                *passed_over = times;
+            }
+            done
+        }
+    }
+
+    /// Attends `work` at once, before the caller's first poll.
+    pub(crate) fn attend_now<F>(self: &Arc<Self>, work: F) -> Attended<F>
+    where
+        F: Future + Send + 'static,
+    {
+        let attended = Attended::new(self, Patience::FIRST, work);
+        attended.0.wake_by_ref();
+        attended
+    }
+
+    fn list(&self, woken: Weak<dyn Woken>) {
+        let mut list = self.woken.lock();
+        list.push(woken);
+        let first = list.len() == 1;
+        drop(list);
+        if first {
+            self.newcomer.notify_one();
+        }
+    }
+}
+
+impl<F: Future + Send + 'static> Attended<F> {
+    fn new(attendance: &Arc<Attendance>, patience: Patience, work: F) -> Self {
+        let slot = Slot::Ready(Box::pin(work));
+        let state = State {
+            slot,
+            woken: false,
+            listed: false,
+            age: None,
+        };
+        Attended(Arc::new(Shared {
+            state: Mutex::new(state),
+            caller: AtomicWaker::new(),
+            runtime: OnceLock::new(),
+            patience,
+            attendance: attendance.clone(),
+        }))
+    }
+}
+
+impl<F: Future + Send + 'static> Future for Attended<F> {
+    type Output = Result<F::Output, PassedOver>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let shared = &self.0;
+        shared.caller.register(context.waker());
+        if shared.runtime.get().is_none()
+            && let Ok(runtime) = Handle::try_current()
+        {
+            shared.runtime.get_or_init(|| runtime);
+        }
+        let mut future = match shared.begin_poll() {
+            Slot::Ready(future) => future,
+            Slot::PassedOver => {
+                drop(shared.replace(Slot::Gone));
+                return Poll::Ready(Err(PassedOver));
+            }
+            Slot::Polled | Slot::Gone => panic_polled_again(),
+        };
+        let waker = Waker::from(shared.clone());
+        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(done) => {
+                drop(shared.replace(Slot::Gone));
+                Poll::Ready(Ok(done))
+            }
+            Poll::Pending => {
+                shared.put_back(future);
+                Poll::Pending
+            }
+        }
+    }
+}
+
+#[expect(clippy::panic, reason = "as every future that is polled after its end")]
+fn panic_polled_again() -> ! {
+    panic!("BUG: polled again after its end")
+}
+
+impl<F: Future> Drop for Attended<F> {
+    fn drop(&mut self) {
+        let before = self.0.replace(Slot::Gone);
+        drop(before);
+    }
+}
+
+impl<F: Future> Shared<F> {
+    fn replace(&self, slot: Slot<F>) -> Slot<F> {
+        std::mem::replace(&mut self.state.lock().slot, slot)
+    }
+
+    /// This poll sees every wake-up until now.
+    fn begin_poll(&self) -> Slot<F> {
+        let mut state = self.state.lock();
+        (state.woken, state.age) = (false, None);
+        std::mem::replace(&mut state.slot, Slot::Polled)
+    }
+
+    /// A waker that the poll called may have dropped the future. Then its work is dropped here,
+    /// outside the lock.
+    fn put_back(&self, future: Pin<Box<F>>) {
+        let mut state = self.state.lock();
+        if matches!(state.slot, Slot::Polled) {
+            state.slot = Slot::Ready(future);
+            return;
+        }
+        drop(state);
+        drop(future);
+    }
+}
+
+impl<F: Future + Send + 'static> Wake for Shared<F> {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        let mut state = self.state.lock();
+        state.woken = true;
+        let listed = std::mem::replace(&mut state.listed, true);
+        drop(state);
+        if !listed {
+            let weak: Weak<Self> = Arc::downgrade(self);
+            self.attendance.list(weak);
+        }
+        call_out(|| self.caller.wake());
+    }
+}
+
+impl<F: Future + Send + 'static> Woken for Shared<F> {
+    fn look(&self, parts: u64) -> Look {
+        let mut state = self.state.lock();
+        if !state.woken || matches!(state.slot, Slot::PassedOver | Slot::Gone) {
+            state.listed = false;
+            return Look::Settled;
+        }
+        let age = match (&state.slot, state.age) {
+            // The current poll may handle this wake-up. If it does not, the age begins at the next
+            // look.
+            (Slot::Polled, _) => None,
+            (_, None) => Some(0),
+            (_, Some(age)) => Some(age + parts),
+        };
+        let is_first = state.age.is_none();
+        state.age = age;
+        if age.is_none_or(|age| age < self.patience.age_max()) {
+            return if is_first { Look::First } else { Look::Waits };
+        }
+        let work = std::mem::replace(&mut state.slot, Slot::PassedOver);
+        drop(state);
+        // The drop cleans up what is under way, and must run outside the lock.
+        drop(work);
+        Look::PassedOver
+    }
+
+    fn send_canary(&self) -> Option<JoinHandle<()>> {
+        self.runtime.get().map(|runtime| runtime.spawn(async {}))
+    }
+}
+
+impl<F: Future> std::fmt::Debug for Shared<F> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Attended")
+            .field("patience", &self.patience)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A future that was woken, as the last look found it.
+#[derive(Debug)]
+struct Seen {
+    future: Weak<dyn Woken>,
+    /// Tells whether the future's runtime has run anything since the first look.
+    canary: Option<JoinHandle<()>>,
+}
+
+/// Looks at woken futures, until it is dropped.
+pub(crate) async fn run(attendance: &Attendance, counters: &Counters) {
+    let mut seen: Vec<Seen> = Vec::new();
+    loop {
+        if seen.is_empty() && attendance.woken.lock().is_empty() {
+            attendance.newcomer.notified().await;
+        }
+        sleep(LOOK).await;
+        let newcomers = std::mem::take(&mut *attendance.woken.lock());
+        seen.extend(newcomers.into_iter().map(|future| Seen {
+            future,
+            canary: None,
+        }));
+        seen.retain_mut(|one| {
+            let Some(future) = one.future.upgrade() else {
+                return false;
+            };
+            let runs = one.canary.as_ref().is_none_or(JoinHandle::is_finished);
+            match future.look(if runs { STALLED_LOOKS } else { 1 }) {
+                Look::First => {
+                    one.canary = future.send_canary();
+                    true
+                }
+                Look::Waits => true,
+                Look::Settled => false,
+                Look::PassedOver => {
+                    count(&counters.passed_over);
+                    false
+                }
+            }
+        });
+    }
+}
+
+// FROM session::wait
+// How long a caller waits for a lock.
+
+/// How long a caller waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wait {
+    /// Ask once, and do not wait.
+    Once,
+    Until(Instant),
+    Forever,
+}
+
+impl Wait {
+    /// There is no time for another call.
+    pub(crate) fn is_over(self) -> bool {
+        match self {
+            Wait::Once => true,
+            Wait::Until(deadline) => Instant::now() >= deadline,
+            Wait::Forever => false,
+        }
+    }
+
+    pub(crate) fn deadline(self) -> Option<Instant> {
+        if let Wait::Until(deadline) = self {
+            Some(deadline)
+        } else {
+            None
+        }
+    }
+}
+
+impl From<Duration> for Wait {
+    /// The wait begins now. Zero means one call. More than a timer can count means forever.
+    fn from(wait: Duration) -> Self {
+        if wait.is_zero() {
+            return Wait::Once;
+        }
+        // Tokio's timers reach only about two years.
+        if wait > Lease::MAX {
+            Wait::Forever
+        } else {
+            Wait::Until(Instant::now() + wait)
+        }
+    }
+}
+
+// FROM session::caller
+// Who calls: a task, or a thread that runs no task.
+
+/// The work that waits as one while a call of it waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Caller {
+    Task(task::Id),
+    /// `block_on` runs its future outside of all tasks.
+    Thread(ThreadId),
+}
+
+impl Caller {
+    pub(crate) fn current() -> Self {
+        task::try_id().map_or_else(|| Caller::Thread(thread::current().id()), Caller::Task)
+    }
+}
+
+#[cfg(all(test, feature = "embedded"))]
+mod tests;

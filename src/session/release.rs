@@ -1,0 +1,427 @@
+//! Lowers a hold to its remaining guards, or ends it.
+//!
+//! A caller and the background task do this in the same way. The background task only has more
+//! patience.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::error::Error;
+use crate::lease::LossReason;
+use crate::protocol::replies::{self, Released};
+use crate::protocol::resource::Resource;
+use crate::protocol::{Call, Value, read_write};
+use crate::session::calls::Calls;
+use crate::session::cleanup_queue::{Count, Early, Release};
+use crate::session::core::Holds;
+use crate::session::deadline::{HoldTerms, InDoubt};
+use crate::session::hold::Hold;
+use crate::session::in_flight_release::ReleaseUnderWay;
+use crate::session::retry::Retry;
+use crate::session::waiter::FreeFor;
+use crate::stats::count;
+use crate::timer::{Instant, sleep_until};
+use crate::transport::{CallError, Lane};
+
+impl Release {
+    /// One of several guards is gone.
+    pub(super) fn of_one_guard(hold: Arc<Hold>) -> Self {
+        Release {
+            hold,
+            to: Count::Guards,
+        }
+    }
+
+    /// The last guard is gone.
+    pub(crate) fn of_all(hold: Arc<Hold>) -> Self {
+        Release {
+            hold,
+            to: Count::Zero,
+        }
+    }
+
+    pub(super) fn hold(&self) -> &Hold {
+        &self.hold
+    }
+
+    /// Sends the first call of a last release.
+    pub(super) fn send_early(&self, holds: &Holds) -> Option<Early> {
+        match self.to {
+            // It frees nothing, so it has time.
+            Count::Guards => None,
+            Count::Zero => Early::send(holds, &self.hold),
+        }
+    }
+
+    /// A call was sent and its outcome is unknown.
+    pub(super) fn is_in_doubt(&self) {
+        if self.to == Count::Guards {
+            self.hold.call_in_doubt();
+        }
+    }
+
+    /// Repeats the release until Redis confirms it or the lease has certainly ended (CLEANUP-1).
+    pub(super) async fn in_background(&self, holds: &Holds, early: Option<Early>) {
+        let (hold, lease) = (&self.hold, self.hold.longest_lease());
+        let lane = match self.to {
+            // Behind re-entries that were sent before on the same lane.
+            Count::Guards => Lane::Caller,
+            Count::Zero => Lane::Background,
+        };
+        let mut path = Path::of_background(lane, lease).after(early);
+        let Err(error) = self.carry_out(holds, &mut path).await else {
+            return;
+        };
+        match self.to {
+            Count::Guards => {
+                give_up(holds, &hold.resource, &error, None);
+                hold.call_in_doubt();
+                hold.call_settled();
+            }
+            Count::Zero => {
+                give_up(holds, &hold.resource, &error, Some(lease));
+                hold.release_failed(Error::from_call(&hold.resource.name, lease, error));
+                holds.released(hold, FreeFor::NOBODY);
+            }
+        }
+    }
+
+    /// The outer result is an error if the release was not confirmed and must be tried again. The
+    /// inner result is what the caller of `unlock` gets.
+    pub(super) async fn carry_out(
+        &self,
+        holds: &Holds,
+        path: &mut Path,
+    ) -> Result<Result<(), Error>, CallError> {
+        match self.to {
+            Count::Guards => self.lower(holds, path).await,
+            Count::Zero => self.end(holds, path).await,
+        }
+    }
+
+    /// Lowers the count and leaves the lease as it is. Only other clients look at the count; the
+    /// last release does not depend on it.
+    async fn lower(&self, holds: &Holds, path: &mut Path) -> Result<Result<(), Error>, CallError> {
+        let hold = &self.hold;
+        let call = || {
+            let guards = hold.guards();
+            if guards == 0 || !hold.is_live() {
+                // Redis may keep an old count, and such a field must not pass to another owner.
+                hold.call_in_doubt();
+                return None;
+            }
+            Some(
+                holds
+                    .calls
+                    .release_call(&hold.resource, &hold.field, guards),
+            )
+        };
+        let Confirmed { released, .. } =
+            confirm(holds, path, &hold.resource, call, None, || {}).await?;
+        hold.call_settled();
+        // The release of the last guard may have overtaken this call.
+        if released == Released::Absent && !hold.all_guards_left() {
+            holds.lose(hold, LossReason::Gone);
+        }
+        Ok(lost_before_its_release(hold))
+    }
+
+    async fn end(&self, holds: &Holds, path: &mut Path) -> Result<Result<(), Error>, CallError> {
+        let hold = &self.hold;
+        let sent_before = hold.release_sent();
+        let in_background = path.in_background();
+        let unreachable = || {
+            if in_background {
+                // Redis cannot be reached. Let the next local waiter ask for itself.
+                holds.queues.vacate(hold, FreeFor::NOBODY);
+            }
+        };
+        let call = || Some(holds.end_call(hold));
+        let Confirmed {
+            released,
+            in_doubt,
+            sent,
+        } = confirm(holds, path, &hold.resource, call, None, unreachable).await?;
+        let (told, ended) = match released {
+            Released::Free { receivers } => (FreeFor::Others(receivers), Ok(())),
+            Released::FreeForOthers => (FreeFor::Unlisted, Ok(())),
+            Released::Given => {
+                holds.contention.was_met();
+                (FreeFor::NOBODY, Ok(()))
+            }
+            // The first of two calls released the hold, unless its lease had ended by then.
+            Released::StillHeld | Released::Absent
+                if (in_doubt || sent_before) && sent < hold.deadline() =>
+            {
+                (FreeFor::NOBODY, Ok(()))
+            }
+            Released::StillHeld | Released::Absent => {
+                let lost = Error::lost(&hold.resource.name, holds.was_gone(hold));
+                hold.release_failed(lost.clone());
+                (FreeFor::NOBODY, Err(lost))
+            }
+        };
+        holds.released(hold, told);
+        Ok(ended)
+    }
+}
+
+/// An error if the hold was lost while it had guards.
+pub(crate) fn lost_before_its_release(hold: &Hold) -> Result<(), Error> {
+    match hold.loss() {
+        Some(reason) if !hold.all_guards_left() => Err(Error::lost(&hold.resource.name, reason)),
+        _ => Ok(()),
+    }
+}
+
+// FROM session::holds::release::confirm
+// Sends the calls of one release until Redis confirms it.
+
+const PAUSE_FIRST: Duration = Duration::from_millis(20);
+const PAUSE_MAX: Duration = Duration::from_secs(5);
+/// Added to two leases: without any reply for that long, nothing is left to release.
+const GIVE_UP_SLACK: Duration = Duration::from_secs(10);
+
+/// How often one release asks for readers. Each call of the script looks at eight of them at least.
+const TIDY_MAX: u32 = 16;
+
+/// The pauses of the background task.
+pub(super) fn patient() -> Retry {
+    Retry::growing(PAUSE_FIRST, PAUSE_MAX)
+}
+
+/// The lane of a release, and how long it is repeated.
+pub(super) struct Path {
+    lane: Lane,
+    retry: Retry,
+    /// Each call waits for a slot, so that thousands of releases do not delay renewals.
+    slots: bool,
+    /// The first call, which is on its way.
+    early: Option<Early>,
+}
+
+impl Path {
+    /// A release that its caller waits for.
+    pub(super) fn of_caller(calls: &Calls) -> Self {
+        let retry = Retry::brief(calls.settings.command_timeout);
+        Path {
+            lane: Lane::Caller,
+            retry,
+            slots: false,
+            early: None,
+        }
+    }
+
+    /// A release that nobody waits for. It is repeated for as long as the lease may last
+    /// (CLEANUP-1).
+    pub(super) fn of_background(lane: Lane, lease: Duration) -> Self {
+        let limit = Instant::now() + 2 * lease + GIVE_UP_SLACK;
+        Path {
+            lane,
+            retry: patient().until(limit),
+            slots: true,
+            early: None,
+        }
+    }
+
+    pub(super) fn after(self, early: Option<Early>) -> Self {
+        Path { early, ..self }
+    }
+
+    pub(super) fn in_background(&self) -> bool {
+        self.slots
+    }
+
+    /// Sends the call once, or waits for the one that is on its way. `None` if there is nothing to
+    /// send.
+    async fn send(
+        &mut self,
+        holds: &Holds,
+        key: &str,
+        call: &(impl Fn() -> Option<Call> + Send + Sync),
+    ) -> Option<(Instant, Result<Value, CallError>)> {
+        if let Some(early) = self.early.take() {
+            return Some((early.sent, Box::pin(early.outcome()).await));
+        }
+        let slot = if self.slots {
+            let node = holds.calls.transport.node_of(key);
+            // Boxed, because the release of a caller would keep space for it.
+            Some(Box::pin(holds.cleanups.slot(self.lane, node)).await)
+        } else {
+            None
+        };
+        let sent = Instant::now();
+        // Build the call only now: guards may have come and gone while this release waited for its
+        // slot.
+        let reply = holds.calls.call(self.lane, call()?).await;
+        drop(slot);
+        Some((sent, reply))
+    }
+}
+
+/// The reply that settles a release.
+pub(super) struct Confirmed {
+    pub(super) released: Released,
+    /// An earlier call of the same release got no reply, and may have been executed.
+    pub(super) in_doubt: bool,
+    /// When the confirmed call was sent.
+    pub(super) sent: Instant,
+}
+
+/// Sends `call` until its reply settles the release (CLEANUP-2). Ends without a release if `call`
+/// returns `None`.
+///
+/// Calls `unreachable` after each failure.
+pub(super) async fn confirm(
+    holds: &Holds,
+    path: &mut Path,
+    resource: &Resource,
+    call: impl Fn() -> Option<Call> + Send + Sync,
+    doubt: Option<(InDoubt, &ReleaseUnderWay)>,
+    mut unreachable: impl FnMut() + Send,
+) -> Result<Confirmed, CallError> {
+    let mut answered_since = None;
+    loop {
+        let outage = holds.calls.outages.next();
+        let sent = path.send(holds, &resource.key, &call).await;
+        let (now, Path { lane, retry, .. }) = (Instant::now(), &mut *path);
+        let Some((sent, reply)) = sent else {
+            return Ok(Confirmed {
+                released: Released::StillHeld,
+                in_doubt: retry.is_in_doubt(),
+                sent: now,
+            });
+        };
+        let confirmed = |released, in_doubt| Confirmed {
+            released,
+            in_doubt,
+            sent,
+        };
+        if let Ok(reply @ Value::Array(_)) = &reply {
+            Box::pin(tidy(holds, *lane, resource, reply.clone())).await;
+        }
+        match reply.and_then(|value| replies::released(value).map_err(Into::into)) {
+            Ok(released) => {
+                let settled = doubt.is_none_or(|(doubt, _)| {
+                    holds.calls.transport.epoch(*lane, &resource.key) == doubt.epoch
+                        || now >= *answered_since.get_or_insert(now) + doubt.lease
+                });
+                if settled {
+                    return Ok(confirmed(released, retry.is_in_doubt()));
+                }
+                // The last repetition comes when the lease of a late attempt has certainly ended.
+                let over = doubt
+                    .zip(answered_since)
+                    .map(|((doubt, under_way), since)| {
+                        under_way.is_waited_for_no_more();
+                        since + doubt.lease
+                    });
+                let next = now + retry.next_pause();
+                Box::pin(sleep_until(over.map_or(next, |over| next.min(over)))).await;
+            }
+            // A key of another type cannot be what the attempt took.
+            Err(CallError::Refused(fault)) if doubt.is_some() && fault.is_wrong_type() => {
+                return Ok(confirmed(Released::Absent, retry.is_in_doubt()));
+            }
+            Err(error) => {
+                unreachable();
+                Box::pin(retry.pause(error, outage)).await?;
+            }
+        }
+    }
+}
+
+/// Looks at the other readers of a lock, if the release could not.
+///
+/// CANCEL: the hold has ended. If this future is dropped, or a call fails, readers that have died count until a later
+/// release, or until the key expires.
+async fn tidy(holds: &Holds, lane: Lane, resource: &Resource, mut reply: Value) {
+    let publish = holds.calls.publish_command(resource);
+    for _ in 0..TIDY_MAX {
+        let Some(call) = read_write::tidy(resource, publish, &reply) else {
+            return;
+        };
+        let Ok(next) = holds.calls.call(lane, call).await else {
+            return;
+        };
+        reply = next;
+    }
+}
+
+/// The release is not repeated any more. If a server refused it, the field may stay in Redis for
+/// `lease`.
+pub(super) fn give_up(
+    holds: &Holds,
+    resource: &Resource,
+    error: &CallError,
+    lease: Option<Duration>,
+) {
+    if *error == CallError::Closed {
+        return;
+    }
+    count(&holds.calls.counters.releases_failed);
+    holds
+        .calls
+        .settings
+        .telemetry
+        .gave_up(resource.kind.label(), &resource.name);
+    if let (CallError::Refused(fault), Some(lease)) = (error, lease)
+        && !fault.is_wrong_type()
+    {
+        holds.cleanups.was_refused(Instant::now() + lease);
+    }
+}
+
+// FROM session::holds::release::early
+// The first call of a release that nobody waits for.
+//
+// The drop of the guard itself passes it to the connection, so it often is in the socket before
+// the program ends. The background task waits for its outcome, and repeats it if necessary.
+
+impl Early {
+    /// Sends the release of a hold whose last guard is gone. `None` if there is no connection, or
+    /// too many releases are in flight. Never blocks, and needs no runtime.
+    pub(super) fn send(holds: &Holds, hold: &Hold) -> Option<Self> {
+        let (calls, key) = (&holds.calls, &hold.resource.key);
+        let node = calls.transport.node_of(key);
+        let slot = holds.cleanups.free_slot(Lane::Background, node)?;
+        let sent = Instant::now();
+        let call = calls.send(Lane::Background, holds.end_call(hold)).ok()?;
+        Some(Early { sent, call, slot })
+    }
+
+    pub(super) async fn outcome(self) -> Result<Value, CallError> {
+        let outcome = self.call.outcome().await;
+        drop(self.slot);
+        outcome
+    }
+}
+
+// FROM session::holds::release::departure
+// Decides who gets the field when the last guard of a hold is gone.
+
+/// Takes a hold out of the watchdog's table. True if the next local waiter gets it; otherwise it
+/// must be released.
+pub(crate) fn hand_over(holds: &Holds, hold: &Arc<Hold>, terms: HoldTerms) -> bool {
+    hold.set_under_way(
+        holds
+            .watchdog
+            .release_under_way(&hold.resource, &hold.field),
+    );
+    holds.watchdog.disarm(hold);
+    if holds.calls.life.is_closed() {
+        return false;
+    }
+    let pass = |next| Arc::new(hold.handed_over(holds.calls.next_id(), next));
+    let Some(passed) = holds.queues.hand_over(hold, terms, pass) else {
+        return false;
+    };
+    // Only now, because the queue was locked until here, and all of this calls foreign code
+    // (FOREIGN-1).
+    passed.observe(&holds.calls.settings.telemetry);
+    holds.watchdog.arm(&passed, None);
+    hold.passed_on();
+    // A shutdown in the meantime may have collected holds before this one existed.
+    holds.lose_if_closed(&passed);
+    true
+}
