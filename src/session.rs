@@ -36,7 +36,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use self::core::{Contention, Descriptions, Handle, Holds, Session};
+use self::core::{Contention, Core, Descriptions, Handle, Session};
 use crate::client_id::ClientId;
 use crate::error::Error;
 use crate::lease::{Lease, LossReason};
@@ -45,7 +45,7 @@ use crate::timer;
 use crate::transport::Transport;
 
 use background::Reported;
-use calls::{Calls, End, Life, MadeIn, ReplyKeys};
+use calls::{Calls, ClientEnd, Life, MadeIn, ReplyKeys};
 use cleanup_queue::Cleanups;
 use queue::LocalQueues;
 use settings::Settings;
@@ -61,25 +61,25 @@ impl Drop for Handle {
     /// Blocks for up to [`FLUSH`] if releases are queued: the program may be about to end, and the
     /// thread that sends them with it. In a fork, there is no such thread.
     fn drop(&mut self) {
-        let Session { calls, holds, .. } = &*self.session;
+        let Session { calls, core, .. } = &*self.session;
         calls.life.close();
         calls.life.stop(None);
         let Some(thread) = &mut self.thread else {
             return;
         };
-        if holds.cleanups.queued() > 0
-            && calls.life.is_ours().is_ok()
+        if core.cleanups.queued() > 0
+            && calls.life.check_process().is_ok()
             && !thread.ends_within(FLUSH)
-            && let left @ 1.. = holds.cleanups.queued()
+            && let left @ 1.. = core.cleanups.queued()
         {
-            let keys = holds.watchdog.first_keys_under_release(NAMED);
+            let keys = core.hold_table.first_keys_under_release(NAMED);
             crate::telemetry::left_behind(left, &keys.join(", "));
         }
     }
 }
 
 /// The parts from which a session is built.
-pub(crate) struct Parts {
+pub(crate) struct SessionParts {
     pub(crate) transport: Transport,
     pub(crate) reported: Reported,
     pub(crate) counters: Arc<Counters>,
@@ -89,7 +89,7 @@ pub(crate) struct Parts {
 }
 
 impl Session {
-    pub(crate) fn new(parts: Parts) -> Arc<Self> {
+    pub(crate) fn new(parts: SessionParts) -> Arc<Self> {
         let reported = parts.reported;
         let streak = parts.settings.streak;
         let calls = Arc::new(Calls {
@@ -105,44 +105,44 @@ impl Session {
             next_id: AtomicU64::new(1),
             reply_keys: ReplyKeys::default(),
         });
-        let holds = Holds {
+        let core = Core {
             calls: calls.clone(),
-            watchdog: reported.watchdog,
+            hold_table: reported.hold_table,
             queues: LocalQueues::new(streak),
             subscriptions: reported.subscriptions,
             cleanups: Cleanups::new(),
             descriptions: Descriptions::default(),
             client_channel: reported.client_channel,
-            in_rounds: Arc::default(),
+            quorum_waiters: Arc::default(),
             contention: Contention::default(),
         };
-        let attendance = Arc::default();
+        let poll_watch = Arc::default();
         Arc::new(Session {
             calls,
-            holds,
-            attendance,
+            core,
+            poll_watch,
         })
     }
 
     /// Refuses new work, wakes all waiters, marks all holds as lost and releases them, and ends the
     /// background task.
     pub(crate) async fn shutdown(&self, deadline: Duration) -> Result<(), Error> {
-        let (life, holds) = (&self.calls.life, &self.holds);
-        life.is_ours()?;
+        let (life, core) = (&self.calls.life, &self.core);
+        life.check_process()?;
         life.close();
-        holds.queues.wake_all();
+        core.queues.wake_all();
         self.calls.outages.end();
-        for hold in holds.watchdog.holds() {
-            holds.lose(&hold, LossReason::Closed);
+        for hold in core.hold_table.holds() {
+            core.lose(&hold, LossReason::Closed);
         }
         // Tokio's timers reach only about two years.
         let limit = Instant::now() + deadline.min(Lease::MAX);
         life.stop(Some(limit));
-        if timer::timeout_at(limit, life.ended()).await == Ok(End::Settled) {
+        if timer::timeout_at(limit, life.ended()).await == Ok(ClientEnd::Settled) {
             return Ok(());
         }
-        let open = holds.cleanups.queued();
-        let text = if open == 0 && holds.cleanups.may_have_left_holds() {
+        let open = core.cleanups.queued();
+        let text = if open == 0 && core.cleanups.may_have_left_holds() {
             "a release was refused".to_owned()
         } else {
             let why = self.calls.why_silent().await;
@@ -157,15 +157,15 @@ impl Session {
     }
 
     pub(crate) fn stats(&self) -> Stats {
-        let (calls, holds) = (&self.calls, &self.holds);
+        let (calls, core) = (&self.calls, &self.core);
         Stats {
             reconnects: calls.transport.reconnects(),
-            subscriptions: holds.subscriptions.live() as u64,
-            listeners: holds.subscriptions.listening() as u64,
-            local_queues: holds.queues.len() as u64,
-            waiting: (holds.queues.waiting() + Arc::strong_count(&holds.in_rounds) - 1) as u64,
-            holds: holds.watchdog.len() as u64,
-            releases_pending: holds.cleanups.queued(),
+            subscriptions: core.subscriptions.live() as u64,
+            listeners: core.subscriptions.listening() as u64,
+            local_queues: core.queues.len() as u64,
+            waiting: (core.queues.waiting() + Arc::strong_count(&core.quorum_waiters) - 1) as u64,
+            holds: core.hold_table.len() as u64,
+            releases_pending: core.cleanups.queued(),
             ..calls.counters.snapshot()
         }
     }

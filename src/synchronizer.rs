@@ -88,7 +88,7 @@ impl Synchronizer {
         if request.resource.kind == Kind::Semaphore {
             let purpose = self.purpose.clone().map(checked_purpose).transpose()?;
             request.description = session
-                .holds
+                .core
                 .description(&request.resource, purpose.as_deref());
         }
         Ok(request)
@@ -121,7 +121,7 @@ impl Synchronizer {
         call: impl Fn(&Resource, Publish) -> Call,
         read: impl Fn(Value) -> Result<T, Unexpected>,
     ) -> Result<T, Error> {
-        let (holds, resource) = (self.handle.holds(), self.resource()?);
+        let (holds, resource) = (self.handle.core(), self.resource()?);
         let call = call(resource, holds.calls.publish_command(resource));
         holds.ask(resource, call, read).await
     }
@@ -132,7 +132,7 @@ impl Synchronizer {
         call: impl Fn(&Resource, Publish, ReplyKey) -> Call,
         read: impl Fn(Value) -> Result<T, Unexpected>,
     ) -> Result<T, Error> {
-        let (holds, resource) = (self.handle.holds(), self.resource()?);
+        let (holds, resource) = (self.handle.core(), self.resource()?);
         let calls = &holds.calls;
         let publish = calls.publish_command(resource);
         let call = move |resource: &_, reply_key| call(resource, publish, reply_key);

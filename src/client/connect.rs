@@ -12,7 +12,7 @@ use crate::client_id::ClientId;
 #[cfg(feature = "embedded")]
 use crate::embedded::EmbeddedRedis;
 use crate::error::{Cause, ConfigError, Error};
-use crate::session::Parts;
+use crate::session::SessionParts;
 use crate::session::background::{self, Reported, Thread};
 use crate::session::calls::MadeIn;
 use crate::session::core::Session;
@@ -110,7 +110,7 @@ impl ClientBuilder {
         if let Some(reason) = transport.why_no_scripts() {
             return Err(failed(CallError::Refused(Fault(reason))));
         }
-        let session = Session::new(Parts {
+        let session = Session::new(SessionParts {
             transport,
             reported,
             counters,

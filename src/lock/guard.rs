@@ -342,7 +342,7 @@ impl LockGuard {
         if let Share::Single(share) = self.share {
             let (handle, hold) = (share.handle().clone(), share.hold().clone());
             if share.let_go() {
-                handle.holds().cleanups.post(Cleanup::KeepPermits(hold));
+                handle.core().cleanups.post(Cleanup::KeepPermits(hold));
             }
         }
     }

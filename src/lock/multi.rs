@@ -94,23 +94,23 @@ impl MultiLock {
                 .session
                 .clone();
             let started = Instant::now();
-            // An unattended member would start again within its own part of the wait. So it has the patience
+            // An unattended member would start again within its own part of the wait. So it has the limit
             // of the set.
-            let work = |patience| {
+            let work = |poll_limit| {
                 let (multi, options) = (
                     self.clone(),
                     Options {
-                        patience,
+                        poll_limit,
                         ..options.clone()
                     },
                 );
                 async move { multi.take(&options, started).await }
             };
-            let limits = (options.wait, options.patience);
+            let limits = (options.wait, options.poll_limit);
             let timed_out = || self.timed_out(started, &self.held_here(started));
             session
-                .attendance
-                .attend_until_over(limits, work, timed_out)
+                .poll_watch
+                .run_until_over(limits, work, timed_out)
                 .await
         })
     }
@@ -129,7 +129,7 @@ impl MultiLock {
         let singles = self.members.iter().flat_map(|member| member.set.singles());
         let error = |single: &SingleLock| {
             let resource = single.resource.as_ref().ok()?;
-            let holds = single.handle.holds();
+            let holds = single.handle.core();
             let (holder, by_this_task) = holds.held_here(resource, Caller::current())?;
             Some(Error::Timeout {
                 name: resource.name.clone(),

@@ -6,7 +6,7 @@ use super::{Lock, LockGuard, LockSet};
 use crate::error::{ConfigError, Error};
 use crate::lease::Lease;
 use crate::protocol::kind::Kind;
-use crate::session::poll_watch::{Patience, Wait};
+use crate::session::poll_watch::{PollLimit, Wait};
 use crate::session::request::Options;
 use crate::session::share::restore;
 
@@ -76,7 +76,7 @@ impl Lock {
         }
         // An unattended caller cannot restore the hold a second time, so it has as long as the lease that it
         // takes over.
-        request.patience = Patience::lasting(request.terms.first_lease());
+        request.poll_limit = PollLimit::lasting(request.terms.first_lease());
         let share = restore(&single.handle, request, Arc::from(owner)).await?;
         Ok(LockGuard::new(share))
     }

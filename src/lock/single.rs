@@ -51,7 +51,7 @@ impl SingleLock {
 
     /// Whether this client holds the lock, and is not releasing it, or waits for it.
     pub(crate) fn is_in_use_here(&self) -> bool {
-        let queues = &self.handle.holds().queues;
+        let queues = &self.handle.core().queues;
         let resource = self.resource.as_ref();
         resource.is_ok_and(|resource| queues.is_in_use(resource))
     }
@@ -62,11 +62,11 @@ impl SingleLock {
         let shown = options.shown.iter().filter(|hold| self.is_lock_of(hold));
         let proofs = Proofs(shown.cloned().collect());
         let description = session
-            .holds
+            .core
             .description(&resource, options.purpose.as_deref());
         let mut request = Request::new(&session.calls, resource, proofs, terms, options.wait);
         request.settings = self.settings;
-        request.patience = options.patience;
+        request.poll_limit = options.poll_limit;
         // A client that describes its holds also learns who holds a lock. A quorum does not ask, because it
         // retries often.
         request.asks_who = description.is_some() && !options.of_quorum;
@@ -85,13 +85,13 @@ impl SingleLock {
     pub(crate) async fn inspect(&self) -> Result<Option<Inspected>, Error> {
         let resource = self.resource()?;
         let read = |reply| resource.inspected(reply);
-        let holds = self.handle.holds();
+        let holds = self.handle.core();
         let call = holds.calls.inspect_call(resource);
         holds.ask(resource, call, read).await
     }
 
     pub(crate) async fn waiting(&self) -> Result<Waiting, Error> {
-        let (resource, holds) = (self.resource()?, self.handle.holds());
+        let (resource, holds) = (self.resource()?, self.handle.core());
         let call = waiters::waiters(resource, holds.calls.publish_command(resource));
         holds.ask(resource, call, waiters::waiting).await
     }

@@ -83,7 +83,7 @@ impl PermitExpirableSemaphore {
         let call = |resource: &_, publish| permit::release_by(resource, publish, &ids, &note);
         match self.inner.ask(call, replies::released).await? {
             Released::Absent | Released::StillHeld => Ok(false),
-            Released::Free { .. } | Released::Given | Released::FreeForOthers => Ok(true),
+            Released::Free { .. } | Released::HandedOver | Released::FreeForUnlisted => Ok(true),
         }
     }
 

@@ -24,8 +24,10 @@ pub(crate) enum Queueing {
     AtTheFront,
     /// The waiter has a place, and gets no new one if it is gone.
     Keep,
-    /// Not in a queue, but beside the lock, known by the number of this question.
-    Beside(u64),
+    /// Not in a queue: the waiter is listed in the holder's field, with the number of this attempt.
+    InHolderField {
+        attempt: u64,
+    },
 }
 
 /// The arguments of one attempt to take a lock.
@@ -92,7 +94,7 @@ impl Force<'_> {
 }
 
 /// The calls of one kind. Kinds share the calls that are the same for them.
-pub(super) struct Calls {
+pub(super) struct KindCalls {
     /// A field that no other acquisition ever uses.
     pub(super) field: fn(NewField<'_>) -> String,
     /// Takes the lock, or returns how long it is still held.
@@ -151,7 +153,7 @@ pub(super) fn plain_field(NewField { client, number, .. }: NewField<'_>) -> Stri
 }
 
 /// One call that renews many holds for one lease, if their kinds share a script: resource and owner of each.
-pub(super) fn renew(calls: &Calls, lease: Duration, holds: &[(&Resource, &Field)]) -> Call {
+pub(super) fn renew(calls: &KindCalls, lease: Duration, holds: &[(&Resource, &Field)]) -> Call {
     let keys = |(resource, field): &(&Resource, &Field)| (calls.renewal_keys)(resource, field);
     let fields = holds.iter().map(|(_, field)| Arg::Text((*field).clone()));
     call(

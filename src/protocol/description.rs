@@ -27,7 +27,7 @@ pub const DESCRIPTION: &str = "leasehold_holders";
 
 /// The description of one hold.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Said<'a> {
+pub(crate) struct DescribedHold<'a> {
     pub(crate) resource: &'a Resource,
     pub(crate) field: &'a Field,
     /// The time since the grant.
@@ -36,7 +36,7 @@ pub(crate) struct Said<'a> {
 }
 
 /// One call that describes many holds.
-pub(crate) fn describe(holds: &[Said<'_>]) -> Call {
+pub(crate) fn describe(holds: &[DescribedHold<'_>]) -> Call {
     let (mut keys, mut args) = (Vec::new(), vec![Arg::Int(MOST)]);
     for said in holds {
         let Some(key) = said.resource.description_key() else {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::calls::{self, AcquireArgs, Calls, Force, NewField, call, may_be_field};
+use super::calls::{self, AcquireArgs, Force, KindCalls, NewField, call, may_be_field};
 use super::kind::Kind;
 use super::permit::ID_LENGTH;
 use super::resource::Resource;
@@ -22,7 +22,7 @@ pub(crate) enum Declared {
     OfTheLock,
 }
 
-fn calls_of(kind: Kind) -> &'static Calls {
+fn calls_of(kind: Kind) -> &'static KindCalls {
     match kind {
         Kind::Lock | Kind::Spin => &lock::CALLS,
         Kind::Fair => &fair::CALLS,

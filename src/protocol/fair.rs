@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::calls::{AcquireArgs, Calls, Force, HeardBy, NewField, Queueing, call, ms};
+use super::calls::{AcquireArgs, Force, HeardBy, KindCalls, NewField, Queueing, call, ms};
 use super::replies::span;
 use super::resource::Resource;
 use super::script::scripts;
@@ -17,7 +17,7 @@ scripts! {
     RELEASE = "fair_release" from "shared/clock.lua" "fair/queue.lua" "fair/release.lua";
 }
 
-pub(super) static CALLS: Calls = Calls {
+pub(super) static CALLS: KindCalls = KindCalls {
     field,
     acquire,
     release,
@@ -45,7 +45,7 @@ fn field(of: NewField<'_>) -> String {
 
 fn acquire(resource: &Resource, publish: Publish, args: &AcquireArgs<'_>) -> Call {
     let queueing = match args.queueing {
-        Queueing::Not | Queueing::Beside(_) => 0,
+        Queueing::Not | Queueing::InHolderField { .. } => 0,
         Queueing::First => 1,
         Queueing::AtTheEnd => 2,
         Queueing::AtTheFront => 3,
@@ -96,16 +96,6 @@ pub(crate) fn heartbeat(
         resource.keys(),
         head.into_iter().chain(fields.map(Arg::Text)).collect(),
     )
-}
-
-/// True if an acquisition has lost the place that it should keep.
-pub(crate) fn is_place_gone(reply: &Value) -> bool {
-    *reply == Value::Int(-2)
-}
-
-/// True if Redisson may wake the waiter, on the waiter's own channel.
-pub(crate) fn is_woken_by_others(reply: &Value) -> bool {
-    *reply == Value::Int(-3)
 }
 
 /// For how long a release has given the lock to the waiter on whose channel this message came. `None` if the message

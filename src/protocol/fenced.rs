@@ -1,6 +1,6 @@
 //! The fenced lock: a lock, and a counter from which each acquisition gets its token.
 
-use super::calls::{AcquireArgs, Calls, call};
+use super::calls::{AcquireArgs, KindCalls, call};
 use super::resource::Resource;
 use super::script::scripts;
 use super::{Call, Publish, lock};
@@ -9,7 +9,7 @@ scripts! {
     ACQUIRE = "fenced_acquire" from "shared/lease.lua" "fenced/acquire.lua", takes;
 }
 
-pub(super) static CALLS: Calls = Calls {
+pub(super) static CALLS: KindCalls = KindCalls {
     acquire,
     ..lock::CALLS
 };

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::description::{self, fitting};
 use super::keys::KeyName;
-use super::lock::{self, Given};
+use super::lock::{self, HandedOver};
 use super::{Unexpected, Value};
 use crate::client_id::ClientId;
 use crate::lease::ForcedRelease;
@@ -31,8 +31,8 @@ pub(crate) fn channels(client: ClientId) -> [Arc<str>; 2] {
 /// name. So a name is never read as anything else, whatever it looks like.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ToClient<'a> {
-    /// A release has given a lock to a waiter. With the channel of the lock.
-    Given(&'a str, Given<'a>),
+    /// A release has handed a lock over to a waiter. With the channel of the lock.
+    HandedOver(&'a str, HandedOver<'a>),
     /// For a waiter of a fair lock: its channel, and the message.
     ForWaiter(&'a str, &'a str),
     /// The key of a hold that was ended, by whom and why.
@@ -48,7 +48,9 @@ pub(crate) fn note(by: &str, reason: &str) -> Arc<str> {
 pub(crate) fn to_client(payload: &[u8]) -> Option<ToClient<'_>> {
     let (word, rest) = str::from_utf8(payload).ok()?.split_once(' ')?;
     match word {
-        "\0granted" => lock::given(rest).map(|(channel, given)| ToClient::Given(channel, given)),
+        "\0granted" => {
+            lock::given(rest).map(|(channel, given)| ToClient::HandedOver(channel, given))
+        }
         "\0for" => {
             let (message, channel) = rest.split_once(' ')?;
             Some(ToClient::ForWaiter(channel, message))
@@ -101,15 +103,15 @@ mod tests {
 
     #[test]
     fn messages_are_read_as_the_scripts_write_them() {
-        let given = Given {
+        let given = HandedOver {
             field: "uuid:17",
-            question: 3,
+            attempt: 3,
             lease: Duration::from_secs(2),
         };
         for (message, meant) in [
             (
                 "\0granted 3 2000 uuid:17 channel:{a b}",
-                ToClient::Given("channel:{a b}", given),
+                ToClient::HandedOver("channel:{a b}", given),
             ),
             (
                 "\0for 60000 channel:{a b}:uuid:17",
@@ -141,7 +143,7 @@ mod tests {
             assert_eq!(read, Some(forced(name)), "{name:?}");
             for before in ["\0granted 3 2000 uuid:17 ", "\0for 60000 "] {
                 let message = format!("{before}{name}");
-                let (ToClient::Given(channel, _) | ToClient::ForWaiter(channel, _)) =
+                let (ToClient::HandedOver(channel, _) | ToClient::ForWaiter(channel, _)) =
                     to_client(message.as_bytes()).expect(name)
                 else {
                     panic!("{message:?}");

@@ -1,6 +1,6 @@
 //! The count-down latch: a number at the name. It is waited for and never held.
 
-use super::calls::{AcquireArgs, Calls, call};
+use super::calls::{AcquireArgs, KindCalls, call};
 use super::counter::ReplyKey;
 use super::resource::Resource;
 use super::script::scripts;
@@ -14,7 +14,7 @@ scripts! {
 }
 
 /// Only `acquire` is ever called, because there is no hold.
-pub(super) static CALLS: Calls = Calls {
+pub(super) static CALLS: KindCalls = KindCalls {
     acquire: ask,
     ..lock::CALLS
 };

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::calls::{AcquireArgs, Calls, Force, Queueing, call, ms, plain_field};
+use super::calls::{AcquireArgs, Force, KindCalls, Queueing, call, ms, plain_field};
 use super::resource::Resource;
 use super::script::scripts;
 use super::{Arg, Call, Field, Publish};
@@ -19,7 +19,7 @@ scripts! {
 }
 
 /// Other kinds use those of these calls that are the same for them.
-pub(super) static CALLS: Calls = Calls {
+pub(super) static CALLS: KindCalls = KindCalls {
     field: plain_field,
     acquire,
     reenter,
@@ -32,9 +32,9 @@ pub(super) static CALLS: Calls = Calls {
 
 fn acquire(resource: &Resource, _publish: Publish, args: &AcquireArgs<'_>) -> Call {
     let mut all = args.owner_and_lease();
-    if let Queueing::Beside(question) = args.queueing {
+    if let Queueing::InHolderField { attempt } = args.queueing {
         let lease = args.lease.min(args.claim).as_millis();
-        all.push(Arg::Text(Arc::from(format!("{question}:{lease}"))));
+        all.push(Arg::Text(Arc::from(format!("{attempt}:{lease}"))));
         all.push(Arg::Text(resource.channel().clone()));
     }
     call(&ACQUIRE, resource.keys(), all)
@@ -44,28 +44,28 @@ fn acquire(resource: &Resource, _publish: Publish, args: &AcquireArgs<'_>) -> Ca
 pub(crate) const LISTED: u32 = 8;
 
 /// The message that a release has given the lock to a waiter, for those that cannot be listed.
-pub(crate) const GIVEN_TO_ANOTHER: &[u8] = b"1";
+pub(crate) const HANDED_TO_ANOTHER: &[u8] = b"1";
 
 /// A release has given the lock to a waiter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Given<'a> {
+pub(crate) struct HandedOver<'a> {
     pub(crate) field: &'a str,
     /// The question by which the waiter is known.
-    pub(crate) question: u64,
+    pub(crate) attempt: u64,
     pub(crate) lease: Duration,
 }
 
 /// Reads what follows the word of a [message to a client](super::forced::ToClient): the channel of the lock, and who has
 /// it now.
-pub(super) fn given(text: &str) -> Option<(&str, Given<'_>)> {
+pub(super) fn given(text: &str) -> Option<(&str, HandedOver<'_>)> {
     let mut parts = text.splitn(4, ' ');
     let mut number = || parts.next()?.parse().ok();
-    let (question, lease_ms) = (number()?, number()?);
+    let (attempt, lease_ms) = (number()?, number()?);
     let (field, channel) = (parts.next()?, parts.next()?);
     let lease = Duration::from_millis(lease_ms);
-    let given = Given {
+    let given = HandedOver {
         field,
-        question,
+        attempt,
         lease,
     };
     Some((channel, given))

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::calls::{AcquireArgs, Calls, NewField, call, ms, renew};
+use super::calls::{AcquireArgs, KindCalls, NewField, call, ms, renew};
 use super::resource::Resource;
 use super::script::scripts;
 use super::semaphore::{self, Total, holds_key, keys_with_limit};
@@ -21,7 +21,7 @@ scripts! {
     UPDATE = "permit_update" from "shared/clock.lua" "shared/give_back.lua" "permit/holds.lua" "permit/update.lua";
 }
 
-pub(super) static CALLS: Calls = Calls {
+pub(super) static CALLS: KindCalls = KindCalls {
     field,
     acquire,
     reenter: |resource, field, lease, _holds| renew(&CALLS, lease, &[(resource, field)]),

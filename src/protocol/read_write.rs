@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::calls::{AcquireArgs, Calls, Force, NewField, call, ms};
+use super::calls::{AcquireArgs, Force, KindCalls, NewField, call, ms};
 use super::kind::Kind;
 use super::resource::Resource;
 use super::script::scripts;
@@ -22,7 +22,7 @@ scripts! {
     WRITE_RELEASE = "write_release" from "read_write/read_holds.lua" "read_write/write_release.lua", reads_undeclared_keys;
 }
 
-pub(super) static READ_CALLS: Calls = Calls {
+pub(super) static READ_CALLS: KindCalls = KindCalls {
     acquire: read_acquire,
     reenter: read_extend,
     release: read_release,
@@ -32,7 +32,7 @@ pub(super) static READ_CALLS: Calls = Calls {
     ..lock::CALLS
 };
 
-pub(super) static WRITE_CALLS: Calls = Calls {
+pub(super) static WRITE_CALLS: KindCalls = KindCalls {
     field: write_field,
     acquire: write_acquire,
     release: write_release,

@@ -16,10 +16,14 @@ pub(crate) enum Acquired {
     Yes(Option<i64>),
     /// Another owner holds the lock. `None` if only a message will tell when that ends.
     HeldFor(Option<Duration>),
-    /// The same, and a release may give it to this owner.
+    /// The same, and a release may hand it over to this owner.
     Listed(Option<Duration>),
     /// The same, but so many others are listed that this owner is not.
     NoRoom(Option<Duration>, Crowd),
+    /// A fair lock: the place that this owner should keep is gone. It may ask for another one.
+    PlaceGone,
+    /// A fair lock: another owner holds it, and Redisson may wake this one, on its own channel.
+    WokenByOthers,
     /// A semaphore never has that many permits: its limit, or `None` if it has no number at all.
     Never(Option<u32>),
 }
@@ -27,7 +31,7 @@ pub(crate) enum Acquired {
 /// The other waiters of a lock that has a full list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Crowd {
-    /// How often in a row a release has given the lock to a waiter.
+    /// How often in a row a release has handed the lock over to a waiter.
     pub(crate) streak: u32,
     /// How many clients listen; zero if that is not known.
     pub(crate) clients: u32,
@@ -43,9 +47,9 @@ pub(crate) enum Released {
     /// The hold ended. `receivers` subscribers received the message.
     Free { receivers: i64 },
     /// The hold ended, and a waiter of another client has the lock.
-    Given,
-    /// The hold ended, and who could not be given the lock goes first.
-    FreeForOthers,
+    HandedOver,
+    /// The hold ended. Waiters are listed, and those that found no room in the list go first.
+    FreeForUnlisted,
 }
 
 /// Who holds a lock, according to Redis.
@@ -59,6 +63,8 @@ pub(crate) struct Inspected {
 pub(crate) fn acquired(reply: Value) -> Result<Acquired, Unexpected> {
     match reply {
         Value::Nil => Ok(Acquired::Yes(None)),
+        Value::Int(-2) => Ok(Acquired::PlaceGone),
+        Value::Int(-3) => Ok(Acquired::WokenByOthers),
         Value::Int(left) => Ok(Acquired::HeldFor(span(left))),
         other => match listed(&other).or_else(|| never(&other)) {
             Some(acquired) => Ok(acquired),
@@ -124,8 +130,8 @@ pub(crate) fn released(reply: Value) -> Result<Released, Unexpected> {
         }
         Value::Nil => Ok(Released::Absent),
         Value::Int(-1) => Ok(Released::StillHeld),
-        Value::Int(-2) => Ok(Released::Given),
-        Value::Int(-3) => Ok(Released::FreeForOthers),
+        Value::Int(-2) => Ok(Released::HandedOver),
+        Value::Int(-3) => Ok(Released::FreeForUnlisted),
         Value::Int(receivers) if receivers >= 0 => Ok(Released::Free { receivers }),
         other => Err(Unexpected(other)),
     }
@@ -251,8 +257,8 @@ mod tests {
         assert_eq!(never(2), Ok(Acquired::Never(Some(2))));
         assert_eq!(released(Value::Nil), Ok(Released::Absent));
         assert_eq!(released(Value::Int(-1)), Ok(Released::StillHeld));
-        assert_eq!(released(Value::Int(-2)), Ok(Released::Given));
-        assert_eq!(released(Value::Int(-3)), Ok(Released::FreeForOthers));
+        assert_eq!(released(Value::Int(-2)), Ok(Released::HandedOver));
+        assert_eq!(released(Value::Int(-3)), Ok(Released::FreeForUnlisted));
         assert_eq!(released(Value::Int(0)), Ok(Released::Free { receivers: 0 }));
         let numbers = |all: &[i64]| Value::Array(all.iter().copied().map(Value::Int).collect());
         assert_eq!(acquired(numbers(&[1000, 1])), Ok(Acquired::Listed(second)));

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::calls::{AcquireArgs, Calls, Force, NewField, call, renew};
+use super::calls::{AcquireArgs, Force, KindCalls, NewField, call, renew};
 use super::counter::{ReplyKey, keys_with_reply};
 use super::resource::Resource;
 use super::script::{Script, scripts};
@@ -24,7 +24,7 @@ scripts! {
 }
 
 /// The calls that remain from [`lock`] are never made, because permits are not handed over.
-pub(super) static CALLS: Calls = Calls {
+pub(super) static CALLS: KindCalls = KindCalls {
     field,
     acquire,
     reenter: |resource, field, lease, _holds| renew(&CALLS, lease, &[(resource, field)]),

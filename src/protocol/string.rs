@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::calls::{AcquireArgs, Calls, Force, call, ms};
+use super::calls::{AcquireArgs, Force, KindCalls, call, ms};
 use super::resource::Resource;
 use super::script::scripts;
 use super::{Arg, Call, Field, Publish, lock};
@@ -16,7 +16,7 @@ scripts! {
     RENEW = "string_renew" from "shared/lease.lua" "string/renew.lua";
 }
 
-pub(super) static CALLS: Calls = Calls {
+pub(super) static CALLS: KindCalls = KindCalls {
     acquire,
     reenter,
     release,

@@ -11,11 +11,11 @@ use crate::error::Error;
 use crate::lease::LossReason;
 use crate::protocol::kind::Kind;
 use crate::session::attempt::{Answer, Attempt};
-use crate::session::core::{Handle, Holds};
+use crate::session::core::{Core, Handle};
 use crate::session::hold::Hold;
-use crate::session::poll_watch::{Patience, Wait};
+use crate::session::poll_watch::{PollLimit, Wait};
 use crate::session::reentry::{OwnerRelation, Proofs};
-use crate::session::request::{Request, for_caller, outage_retry};
+use crate::session::request::{Request, outage_retry, run_watched};
 use crate::session::retry::{Retry, RetryDelay};
 use crate::session::share::{HoldShare, raise};
 use crate::session::subscriptions::{Listener, Source};
@@ -45,22 +45,22 @@ pub(crate) fn acquire(
     let work = async |handle: Arc<Handle>, request: Arc<Request>| {
         take(&handle, &request).await?.unless_closed()
     };
-    for_caller(handle, request, work)
+    run_watched(handle, request, work)
 }
 
 async fn take(handle: &Arc<Handle>, request: &Request) -> Result<HoldShare, Error> {
-    let holds = handle.holds();
+    let core = handle.core();
     // What proves that it holds the lock, or would wait for itself, is told at once.
     if matches!(request.relation(), OwnerRelation::Unrelated) {
         let key = &request.resource.key;
-        holds.own_releases_over(key, request.deadline()).await;
+        core.own_releases_over(key, request.deadline()).await;
     }
     loop {
-        if holds.calls.life.is_closed() {
+        if core.calls.life.is_closed() {
             return Err(Error::Closed);
         }
         match request.relation() {
-            // Boxed as `ask_aside` is, because otherwise every waiter would keep space for them.
+            // Boxed as `try_without_queueing` is, because otherwise every waiter would keep space for them.
             OwnerRelation::Nested(hold) => match Box::pin(raise(handle, request, &hold)).await? {
                 Some(share) => return Ok(share),
                 None => continue,
@@ -71,19 +71,21 @@ async fn take(handle: &Arc<Handle>, request: &Request) -> Result<HoldShare, Erro
                     how,
                 });
             }
-            OwnerRelation::Concurrent => match Box::pin(ask_aside(handle, request)).await? {
-                Some(share) => return Ok(share),
-                // The owner's hold has just been lost, so the request queues like any other.
-                None if request.wait != Wait::Once => {}
-                None => return Err(request.timed_out(holds)),
-            },
+            OwnerRelation::Concurrent => {
+                match Box::pin(try_without_queueing(handle, request)).await? {
+                    Some(share) => return Ok(share),
+                    // The owner's hold has just been lost, so the request queues like any other.
+                    None if request.wait != Wait::Once => {}
+                    None => return Err(request.timed_out(core)),
+                }
+            }
             OwnerRelation::Unrelated => {}
         }
-        if request.wait == Wait::Once && holds.queues.is_occupied(&request.resource) {
-            if let Some(share) = Box::pin(ask_aside(handle, request)).await? {
+        if request.wait == Wait::Once && core.queues.is_occupied(&request.resource) {
+            if let Some(share) = Box::pin(try_without_queueing(handle, request)).await? {
                 return Ok(share);
             }
-            return Err(request.timed_out(holds));
+            return Err(request.timed_out(core));
         }
         let mut slot = QueueSlot::take(handle, request);
         match slot.acquire().await? {
@@ -105,9 +107,9 @@ struct QueueSlot<'a> {
 
 impl<'a> QueueSlot<'a> {
     fn take(handle: &'a Arc<Handle>, request: &'a Request) -> Self {
-        let holds = handle.holds();
+        let core = handle.core();
         let waiter = Waiter::new(request.terms, request.no_expiry.clone());
-        holds.queues.enter(&request.resource, &waiter);
+        core.queues.enter(&request.resource, &waiter);
         QueueSlot {
             handle,
             request,
@@ -118,11 +120,11 @@ impl<'a> QueueSlot<'a> {
     }
 
     async fn acquire(&mut self) -> Result<Outcome, Error> {
-        let holds = self.handle.holds();
+        let core = self.handle.core();
         loop {
             // Test `is_closed` before taking the signal: shutdown sets it first and wakes the
             // waiters afterwards. If a signal came in between, the slot's drop passes it on.
-            if holds.calls.life.is_closed() {
+            if core.calls.life.is_closed() {
                 return Err(Error::Closed);
             }
             match self.waiter.take_signal() {
@@ -141,12 +143,12 @@ impl<'a> QueueSlot<'a> {
                     // Pick it up before arming the watchdog, which does not renew it until then.
                     // The thread that handed it over may not have noted it in the table yet.
                     if share.hold().pick_up() {
-                        holds.watchdog.arm(share.hold(), None);
+                        core.hold_table.arm(share.hold(), None);
                     }
                     self.left = true;
-                    holds.describe(share.hold(), self.request.description.as_ref());
-                    count(&holds.calls.counters.handed_over);
-                    count(&holds.calls.counters.acquired_after_waiting);
+                    core.describe(share.hold(), self.request.description.as_ref());
+                    count(&core.calls.counters.handed_over);
+                    count(&core.calls.counters.acquired_after_waiting);
                     self.request.observer.is_handed_over();
                     return Ok(Outcome::Granted(share));
                 }
@@ -161,7 +163,7 @@ impl<'a> QueueSlot<'a> {
                 }
             }
             if !self.queued {
-                holds.calls.life.is_ours()?;
+                core.calls.life.check_process()?;
                 self.queued = true;
             }
             self.waiter.sleeps_until(self.request.deadline());
@@ -182,25 +184,25 @@ impl<'a> QueueSlot<'a> {
 
     /// The wait of a waiter behind the contender is over.
     async fn too_late(&self) -> Result<Outcome, Error> {
-        let (holds, request) = (self.handle.holds(), self.request);
+        let (core, request) = (self.handle.core(), self.request);
         if request.resource.kind == Kind::Latch {
             return Box::pin(self.ask_past_the_contender()).await;
         }
-        if let Some(ends) = holds.calls.transport.grace_ends(&request.resource.key) {
+        if let Some(ends) = core.calls.transport.grace_ends(&request.resource.key) {
             return Err(request.failed(refused_until(ends)));
         }
         // The contender has asked on behalf of all local waiters.
-        if holds.queues.met_no_expiry(&request.resource) {
-            request.met(None);
+        if core.queues.met_no_expiry(&request.resource) {
+            request.saw_holder(None);
         }
-        Err(request.timed_out(holds))
+        Err(request.timed_out(core))
     }
 
     /// Runs as the contender: asks Redis until it has the lock or the wait is over.
     async fn contend(&mut self, yielding: Option<Box<Yield>>) -> Result<Outcome, Error> {
         self.request.contends();
         let waiter = self.waiter.clone();
-        let mut attempt = Attempt::new(self.handle.holds(), self.request).waiting(&waiter);
+        let mut attempt = Attempt::new(self.handle.core(), self.request).waiting(&waiter);
         let outcome = self.ask_until_over(&mut attempt, yielding).await;
         if matches!(outcome, Err(Error::Timeout { .. })) {
             Box::pin(attempt.leave()).await;
@@ -213,8 +215,8 @@ impl<'a> QueueSlot<'a> {
         attempt: &mut Attempt<'_>,
         mut yielding: Option<Box<Yield>>,
     ) -> Result<Outcome, Error> {
-        let (holds, request) = (self.handle.holds(), self.request);
-        let (calls, kind) = (&holds.calls, request.resource.kind);
+        let (core, request) = (self.handle.core(), self.request);
+        let (calls, kind) = (&core.calls, request.resource.kind);
         let mut retry = outage_retry();
         let mut delay = RetryDelay::new(calls, kind, &request.settings);
         let (mut listener, mut woken, mut yielded) = (None, false, Yielded::Not);
@@ -235,7 +237,7 @@ impl<'a> QueueSlot<'a> {
             // show, and forgetting it would leave this waiter asleep.
             self.waiter.forget_wakes();
             let asked_at = Instant::now();
-            attempt.listens_by(listener.as_ref());
+            attempt.set_listening(listener.as_ref());
             // Boxed, because otherwise the waiter would keep space for it while it sleeps.
             let left = match Box::pin(self.ask(attempt, &mut retry)).await? {
                 Some(Answer::HeldFor(left)) => left,
@@ -249,7 +251,7 @@ impl<'a> QueueSlot<'a> {
                 count(&calls.counters.wakes_in_vain);
             }
             if request.is_over() || delay.is_over() {
-                return Err(request.timed_out(holds));
+                return Err(request.timed_out(core));
             }
             let heard = |listener: &Listener<'_>| listener.hears(&attempt.source());
             if delay.listens() && !listener.as_ref().is_some_and(heard) {
@@ -262,7 +264,7 @@ impl<'a> QueueSlot<'a> {
             }
             listener.iter_mut().for_each(Listener::waits);
             woken = self.pause(asked_at, delay.next(left)).await?;
-            let may_yield = woken && !self.waiter.is_told_of_a_grant();
+            let may_yield = woken && !self.waiter.has_grant_message();
             if may_yield && let Some(mut yielding) = attempt.yields() {
                 self.yields(&mut yielding).await;
             } else if let Some(yielding) = yielding.as_mut().filter(|_| may_yield)
@@ -275,7 +277,7 @@ impl<'a> QueueSlot<'a> {
 
     fn opened(&mut self, asked_at: Instant) -> Outcome {
         self.handle
-            .holds()
+            .core()
             .queues
             .opened(&self.request.resource, &self.waiter, asked_at);
         self.left = true;
@@ -283,19 +285,18 @@ impl<'a> QueueSlot<'a> {
     }
 
     fn granted(&mut self, hold: &Arc<Hold>, yielded: Yielded) -> Outcome {
-        let holds = self.handle.holds();
+        let core = self.handle.core();
         // Inform the queue first (QUEUE-4). Code that ends the hold from here on then finds that this hold
         // occupies the queue, and lets the next waiter in.
-        holds
-            .queues
+        core.queues
             .granted(&self.request.resource, &self.waiter, hold, yielded);
         self.left = true;
         let share = HoldShare::granted(self.handle, self.request, hold);
-        holds.lose_if_closed(hold);
+        core.lose_if_closed(hold);
         count(if yielded == Yielded::Not && !self.queued {
-            &holds.calls.counters.acquired_at_once
+            &core.calls.counters.acquired_at_once
         } else {
-            &holds.calls.counters.acquired_after_waiting
+            &core.calls.counters.acquired_after_waiting
         });
         Outcome::Granted(share)
     }
@@ -306,8 +307,8 @@ impl Drop for QueueSlot<'_> {
         if self.left {
             return;
         }
-        let holds = self.handle.holds();
-        holds.queues.leave(&self.request.resource, &self.waiter);
+        let core = self.handle.core();
+        core.queues.leave(&self.request.resource, &self.waiter);
         // Leave the queue first, then take the signal: nobody signals a waiter that has left. In
         // the other order, a hold that is granted in between would never be released, and its name
         // would stay locked until the lease ends.
@@ -317,27 +318,29 @@ impl Drop for QueueSlot<'_> {
     }
 }
 
-// FROM session::acquire::ask
 // Asks Redis: as the contender of a queue, or aside from it.
 
 /// Asks once without queueing; `None` if the lock is held. Used for a wait of zero, which neither
 /// queues nor overtakes a queue in Redis, and for an owner that already holds the resource, which
 /// never queues behind waiters for it.
-async fn ask_aside(handle: &Arc<Handle>, request: &Request) -> Result<Option<HoldShare>, Error> {
-    let holds = handle.holds();
+async fn try_without_queueing(
+    handle: &Arc<Handle>,
+    request: &Request,
+) -> Result<Option<HoldShare>, Error> {
+    let core = handle.core();
     let mut retry = outage_retry();
-    let mut attempt = Attempt::new(holds, request);
+    let mut attempt = Attempt::new(core, request);
     loop {
-        match attempt.ask(request.limit(&holds.calls)).await {
+        match attempt.ask(request.limit(&core.calls)).await {
             Ok(Answer::Granted(hold)) => {
                 let share = HoldShare::granted(handle, request, &hold);
-                holds.lose_if_closed(&hold);
-                count(&holds.calls.counters.acquired_at_once);
+                core.lose_if_closed(&hold);
+                count(&core.calls.counters.acquired_at_once);
                 return Ok(Some(share));
             }
             Ok(Answer::HeldFor(_) | Answer::Open) => return Ok(None),
             Ok(Answer::Never(error)) => return Err(error),
-            Err(error) => request.ride_out(&holds.calls, &mut retry, error).await?,
+            Err(error) => request.ride_out(&core.calls, &mut retry, error).await?,
         }
     }
 }
@@ -346,12 +349,12 @@ impl QueueSlot<'_> {
     /// True if it will wait, or the channel is subscribed anyway: then no release is missed, and one question is enough.
     /// Each waiter of a fair lock has a channel of its own.
     fn listens_first(&self) -> bool {
-        let (holds, request) = (self.handle.holds(), self.request);
-        let is_subscribed = |channel: &str| holds.subscriptions.is_subscribed(channel);
+        let (core, request) = (self.handle.core(), self.request);
+        let is_subscribed = |channel: &str| core.subscriptions.is_subscribed(channel);
         let is_warm = request.wait != Wait::Once
             && request.resource.kind != Kind::Fair
             && request.resource.looks_at_channel(is_subscribed);
-        is_warm || holds.queues.is_crowded(&request.resource)
+        is_warm || core.queues.is_crowded(&request.resource)
     }
 
     /// Asks Redis once, unless a message has said that the lock was granted. `None` after an outage: ask again.
@@ -360,21 +363,20 @@ impl QueueSlot<'_> {
         attempt: &mut Attempt<'_>,
         retry: &mut Retry,
     ) -> Result<Option<Answer>, Error> {
-        let (holds, request) = (self.handle.holds(), self.request);
-        if let Some(hold) = attempt.told() {
+        let (core, request) = (self.handle.core(), self.request);
+        if let Some(hold) = attempt.take_grant_by_message() {
             return Ok(Some(Answer::Granted(hold)));
         }
-        match attempt.ask(request.limit(&holds.calls)).await {
+        match attempt.ask(request.limit(&core.calls)).await {
             Ok(answer) => Ok(Some(answer)),
             // Boxed, because most questions are answered.
-            Err(error) => Box::pin(request.ride_out(&holds.calls, retry, error))
+            Err(error) => Box::pin(request.ride_out(&core.calls, retry, error))
                 .await
                 .map(|()| None),
         }
     }
 }
 
-// FROM session::acquire::pause
 // What the contender does between two calls: yield, subscribe, or sleep.
 
 /// A wait times out only if its last call is at most this old.
@@ -387,7 +389,7 @@ impl<'a> QueueSlot<'a> {
         let mut yielded = Yielded::InVain;
         // A message that comes this early may be about this client's own release.
         let from = Instant::now() + SHORTEST;
-        while !self.handle.holds().calls.life.is_closed() {
+        while !self.handle.core().calls.life.is_closed() {
             let until = self
                 .request
                 .deadline()
@@ -399,7 +401,7 @@ impl<'a> QueueSlot<'a> {
                 biased;
                 () = sleep_until_some(until) => break,
                 () = self.waiter.changed() => {
-                    if self.waiter.is_told_of_a_grant() {
+                    if self.waiter.has_grant_message() {
                         break;
                     }
                     if Instant::now() > from {
@@ -416,9 +418,9 @@ impl<'a> QueueSlot<'a> {
 
     /// From now on, messages that come anyway reach this waiter.
     fn registers(&self, source: Source) -> Listener<'a> {
-        let holds = self.handle.holds();
-        let (transport, key) = (&holds.calls.transport, &self.request.resource.key);
-        let listener = holds
+        let core = self.handle.core();
+        let (transport, key) = (&core.calls.transport, &self.request.resource.key);
+        let listener = core
             .subscriptions
             .listen(transport, source, key, &self.waiter);
         if self.request.resource.kind == Kind::Fair {
@@ -436,7 +438,7 @@ impl<'a> QueueSlot<'a> {
         source: Source,
         asked_at: Option<Instant>,
     ) -> Result<Option<Listener<'a>>, Error> {
-        let holds = self.handle.holds();
+        let core = self.handle.core();
         let listener = self.registers(source);
         let ready = async {
             tokio::select! {
@@ -448,14 +450,14 @@ impl<'a> QueueSlot<'a> {
         };
         match ready.await {
             Some(Ok(())) => Ok(Some(listener)),
-            Some(Err(CallError::Refused(_))) if holds.calls.polls_only() => Ok(None),
+            Some(Err(CallError::Refused(_))) if core.calls.polls_only() => Ok(None),
             Some(Err(error)) => {
                 // Boxed, because most subscriptions succeed.
                 let error = error.took_nothing();
-                Box::pin(self.request.ride_out(&holds.calls, retry, error)).await?;
+                Box::pin(self.request.ride_out(&core.calls, retry, error)).await?;
                 Ok(None)
             }
-            None if asked_at.is_some_and(is_fresh) => Err(self.request.timed_out(holds)),
+            None if asked_at.is_some_and(is_fresh) => Err(self.request.timed_out(core)),
             // The subscription was not live, so a release may have been missed: ask Redis once
             // more.
             None => Ok(None),
@@ -473,7 +475,7 @@ impl<'a> QueueSlot<'a> {
     ) -> impl Future<Output = Result<bool, Error>> {
         let timer = span.and_then(|span| Instant::now().checked_add(span));
         async move {
-            let (holds, request) = (self.handle.holds(), self.request);
+            let (core, request) = (self.handle.core(), self.request);
             // One timer for both, because a timer is large.
             let until = timer.into_iter().chain(request.deadline()).min();
             self.waiter.sleeps_until(until);
@@ -482,7 +484,7 @@ impl<'a> QueueSlot<'a> {
                     request.observer.is_woken();
                     return Ok(true);
                 }
-                if holds.calls.life.is_closed() {
+                if core.calls.life.is_closed() {
                     return Err(Error::Closed);
                 }
                 tokio::select! {
@@ -494,7 +496,7 @@ impl<'a> QueueSlot<'a> {
                         if asks || !is_fresh(asked_at) {
                             return Ok(false);
                         }
-                        return Err(request.timed_out(holds));
+                        return Err(request.timed_out(core));
                     }
                 }
             }
@@ -507,36 +509,35 @@ fn is_fresh(asked_at: Instant) -> bool {
     asked_at.elapsed() <= FRESH
 }
 
-// FROM session::acquire::latch_wait
 // Waits for a latch to open. Such a wait ends without a hold.
 
 /// Waits until the latch is open.
 pub(crate) async fn wait_open(handle: &Arc<Handle>, request: Request) -> Result<(), Error> {
     let work = async |handle: Arc<Handle>, request: Arc<Request>| {
         loop {
-            let holds = handle.holds();
-            if holds.calls.life.is_closed() {
+            let core = handle.core();
+            if core.calls.life.is_closed() {
                 return Err(Error::Closed);
             }
             if request.wait == Wait::Once {
-                return ask_once(holds, &request).await;
+                return ask_once(core, &request).await;
             }
             if let Outcome::Open = QueueSlot::take(&handle, &request).acquire().await? {
                 return Ok(());
             }
         }
     };
-    for_caller(handle, request, work).await
+    run_watched(handle, request, work).await
 }
 
 /// Asks once; fails with a timeout if the latch is closed.
-async fn ask_once(holds: &Holds, request: &Request) -> Result<(), Error> {
-    match Attempt::new(holds, request)
-        .ask(request.limit(&holds.calls))
+async fn ask_once(core: &Core, request: &Request) -> Result<(), Error> {
+    match Attempt::new(core, request)
+        .ask(request.limit(&core.calls))
         .await
     {
         Ok(Answer::Open) => Ok(()),
-        Ok(Answer::HeldFor(_) | Answer::Granted(_)) => Err(request.timed_out(holds)),
+        Ok(Answer::HeldFor(_) | Answer::Granted(_)) => Err(request.timed_out(core)),
         Ok(Answer::Never(error)) => Err(error),
         Err(error) => Err(request.failed(error)),
     }
@@ -546,24 +547,22 @@ impl QueueSlot<'_> {
     /// Asks Redis itself when the wait is over. The contender asks for all local waiters, but its
     /// caller may not have polled it lately.
     async fn ask_past_the_contender(&self) -> Result<Outcome, Error> {
-        let (holds, asked) = (self.handle.holds(), Instant::now());
-        ask_once(holds, self.request).await?;
-        holds
-            .queues
+        let (core, asked) = (self.handle.core(), Instant::now());
+        ask_once(core, self.request).await?;
+        core.queues
             .opened(&self.request.resource, &self.waiter, asked);
         // The slot's drop leaves the queue.
         Ok(Outcome::Open)
     }
 }
 
-// FROM session::acquire::reenter
 // A further guard for a caller that presents an existing one.
 
 /// Adds a share to the hold of `shown`, with the same lease. A read lock takes a hold of its own
 /// instead.
 pub(crate) async fn reenter(shown: &HoldShare) -> Result<HoldShare, Error> {
     let handle = shown.handle();
-    let (holds, resource) = (handle.holds(), shown.hold().resource.clone());
+    let (core, resource) = (handle.core(), shown.hold().resource.clone());
     if !resource.kind.is_lock() {
         let how = "and permits are not re-entrant: acquire more of them";
         return Err(Error::AlreadyHeld {
@@ -571,15 +570,15 @@ pub(crate) async fn reenter(shown: &HoldShare) -> Result<HoldShare, Error> {
             how,
         });
     }
-    let mut patience = Patience::FIRST;
+    let mut poll_limit = PollLimit::FIRST;
     loop {
         let proofs = Proofs(vec![shown.hold().clone()]);
-        let wait = Wait::Until(Instant::now() + holds.calls.settings.command_timeout);
-        let mut request = Request::new(&holds.calls, resource.clone(), proofs, shown.terms(), wait);
-        request.patience = patience;
+        let wait = Wait::Until(Instant::now() + core.calls.settings.command_timeout);
+        let mut request = Request::new(&core.calls, resource.clone(), proofs, shown.terms(), wait);
+        request.poll_limit = poll_limit;
         match reenter_shown(handle, request, shown.hold().clone()).await {
             // The caller did not poll in time, and polls again now: start over.
-            Err(Error::Timeout { .. }) => patience = patience.doubled(),
+            Err(Error::Timeout { .. }) => poll_limit = poll_limit.doubled(),
             done => return done,
         }
     }
@@ -591,12 +590,12 @@ async fn reenter_shown(
     request: Request,
     shown: Arc<Hold>,
 ) -> Result<HoldShare, Error> {
-    for_caller(handle, request, move |handle, request| {
+    run_watched(handle, request, move |handle, request| {
         let shown = shown.clone();
         async move {
             let again = match request.relation() {
                 OwnerRelation::Nested(hold) => raise(&handle, &request, &hold).await?,
-                OwnerRelation::Concurrent => ask_aside(&handle, &request).await?,
+                OwnerRelation::Concurrent => try_without_queueing(&handle, &request).await?,
                 OwnerRelation::WouldDeadlock(how) => {
                     return Err(Error::AlreadyHeld {
                         name: request.resource.name.clone(),

@@ -11,23 +11,22 @@ use tokio::time::Instant;
 use crate::clock::Moment;
 use crate::error::Error;
 use crate::protocol::calls::{AcquireArgs, HeardBy, Queueing};
-use crate::protocol::fair::{is_place_gone, is_woken_by_others};
 use crate::protocol::kind::Kind;
 use crate::protocol::lock::LISTED;
 use crate::protocol::replies::{self, Acquired};
-use crate::protocol::{Call, Field, Unexpected, Value};
+use crate::protocol::{Call, Field, Value};
 use crate::session::cleanup_queue::CleanupPending;
-use crate::session::core::Holds;
+use crate::session::core::Core;
 use crate::session::deadline::{HoldIdentity, InDoubt};
 use crate::session::hold::Hold;
 use crate::session::poll_watch::Wait;
 use crate::session::request::Request;
 use crate::session::subscriptions::{Listener, Source};
-use crate::session::waiter::{Servers, Waiter, Yield};
+use crate::session::waiter::{ConnectionEpoch, Waiter, Yield};
 use crate::transport::{CallError, Epoch, Fault, Lane};
 
 pub(super) struct Attempt<'a> {
-    holds: &'a Holds,
+    core: &'a Core,
     request: &'a Request,
     /// The waiter, if it may have a place in Redis.
     waiter: Option<&'a Waiter>,
@@ -42,13 +41,13 @@ pub(super) struct Attempt<'a> {
     /// Who must be subscribed for that.
     heard_by: HeardBy,
     /// By the last reply, releases give the lock to waiters: to this one, or to others that came before.
-    beside_a_list: bool,
+    others_are_listed: bool,
     /// How many messages to all it lets pass, because the list was full when it came.
-    lets_pass: Option<u32>,
+    messages_to_skip: Option<u32>,
     /// This acquisition may have a place in Redis.
     queued_in_redis: bool,
     /// The servers that sent messages before the last call, if that asked for a place from which a message may come.
-    asked_for_place: Option<Servers>,
+    asked_for_place: Option<ConnectionEpoch>,
     /// Set while something may have to be undone. The drop posts the undo before it drops this
     /// marker.
     pending: Option<CleanupPending>,
@@ -65,18 +64,18 @@ pub(super) enum Answer {
 }
 
 impl<'a> Attempt<'a> {
-    pub(super) fn new(holds: &'a Holds, request: &'a Request) -> Self {
-        let (field, heard_by) = new_field(holds, request);
+    pub(super) fn new(core: &'a Core, request: &'a Request) -> Self {
+        let (field, heard_by) = new_field(core, request);
         Attempt {
-            holds,
+            core,
             request,
             waiter: None,
             field,
             in_flight: None,
             doubt: None,
             listens: false,
-            beside_a_list: false,
-            lets_pass: None,
+            others_are_listed: false,
+            messages_to_skip: None,
             heard_by,
             queued_in_redis: false,
             asked_for_place: None,
@@ -96,6 +95,7 @@ impl<'a> Attempt<'a> {
     pub(super) fn source(&self) -> Source {
         Source {
             channel: self.request.resource.channel_of(&self.field),
+            own_field: (self.request.resource.kind == Kind::Fair).then(|| self.field.clone()),
             by: self.heard_by,
         }
     }
@@ -103,26 +103,16 @@ impl<'a> Attempt<'a> {
     /// Asks Redis once, and waits for the reply until `limit`.
     pub(super) async fn ask(&mut self, limit: Option<Instant>) -> Result<Answer, CallError> {
         let key = self.request.resource.key.clone();
-        let before = self.holds.calls.epoch_if_durable(Lane::Caller, &key);
-        let call = self.acquire_call();
-        let (mut sent, mut reply) = self.send(call, limit).await;
-        if let (Some(waiter), Ok(gone)) = (self.waiter, &reply)
-            && is_place_gone(gone)
+        let before = self.core.calls.epoch_if_durable(Lane::Caller, &key);
+        let (mut sent, mut acquired) = self.ask_once(limit).await?;
+        if acquired == Acquired::PlaceGone
+            && let Some(waiter) = self.waiter
         {
-            waiter.has_lost_its_place();
-            let again = self.acquire_call();
-            (sent, reply) = self.send(again, limit).await;
+            // Ask again at once: without a place, no message would wake this waiter.
+            waiter.record_lost_place();
+            (sent, acquired) = self.ask_once(limit).await?;
         }
-        if reply.as_ref().map_or(true, is_woken_by_others) {
-            // Also if the reply is lost, which may have said so.
-            self.heard_by = HeardBy::Owner;
-        }
-        let reply = match self.request.resource.kind {
-            Kind::Latch => reply.map_err(CallError::took_nothing),
-            _ => reply,
-        };
-        let acquired = self.understood(reply, replies::acquired)?;
-        self.reads_list(&acquired);
+        self.note_list(&acquired);
         match acquired {
             Acquired::Yes(_) if self.request.resource.kind == Kind::Latch => {
                 self.doubt = None;
@@ -133,16 +123,43 @@ impl<'a> Attempt<'a> {
                 self.grant(sent, token).map(Answer::Granted)
             }
             Acquired::HeldFor(left) | Acquired::Listed(left) | Acquired::NoRoom(left, _) => {
-                self.has_place(sent);
-                self.took_nothing();
-                self.request.met(left);
-                Ok(Answer::HeldFor(left))
+                Ok(self.refused(sent, left))
+            }
+            Acquired::PlaceGone => Ok(self.refused(sent, None)),
+            Acquired::WokenByOthers => {
+                self.heard_by = HeardBy::Owner;
+                Ok(self.refused(sent, None))
             }
             Acquired::Never(limit) => {
                 self.took_nothing();
                 Ok(Answer::Never(self.request.never(limit)))
             }
         }
+    }
+
+    /// Sends the acquisition, and reads its reply.
+    async fn ask_once(&mut self, limit: Option<Instant>) -> Result<(Moment, Acquired), CallError> {
+        let call = self.acquire_call();
+        let (sent, reply) = self.send(call, limit).await;
+        if reply.is_err() {
+            // The lost reply may have said that Redisson may wake this waiter.
+            self.heard_by = HeardBy::Owner;
+        }
+        let reply = match self.request.resource.kind {
+            Kind::Latch => reply.map_err(CallError::took_nothing),
+            _ => reply,
+        };
+        // A reply that no script sends may stand for a grant.
+        let acquired = replies::acquired(reply?).inspect_err(|_| self.mark_in_doubt())?;
+        Ok((sent, acquired))
+    }
+
+    /// Another owner holds the lock, and the call that was sent at `sent` has kept a place if it asked for one.
+    fn refused(&mut self, sent: Moment, left: Option<Duration>) -> Answer {
+        self.record_place(sent);
+        self.took_nothing();
+        self.request.saw_holder(left);
+        Answer::HeldFor(left)
     }
 
     /// The last call took nothing.
@@ -152,26 +169,14 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// Decodes a reply. A reply that no script sends may stand for a grant.
-    fn understood<T>(
-        &mut self,
-        reply: Result<Value, CallError>,
-        read: impl FnOnce(Value) -> Result<T, Unexpected>,
-    ) -> Result<T, CallError> {
-        read(reply?).map_err(|unexpected| {
-            self.is_not_understood();
-            unexpected.into()
-        })
-    }
-
     /// A reply was not understood, so the field may be taken.
-    pub(super) fn is_not_understood(&mut self) {
+    fn mark_in_doubt(&mut self) {
         self.doubt = self.doubt.or(Some(self.first_doubt()));
     }
 
-    pub(super) fn acquire_call(&mut self) -> Call {
-        let (holds, request) = (self.holds, self.request);
-        let claim = holds.calls.settings.fair_claim;
+    fn acquire_call(&mut self) -> Call {
+        let (core, request) = (self.core, self.request);
+        let claim = core.calls.settings.fair_claim;
         let queueing = self.queueing(claim);
         let behind = self.behind(queueing);
         // The write hold must not pass to another owner: its release may leave this reader behind.
@@ -192,7 +197,7 @@ impl<'a> Attempt<'a> {
         };
         request
             .resource
-            .acquire(holds.calls.publish_command(&request.resource), &ask)
+            .acquire(core.calls.publish_command(&request.resource), &ask)
     }
 
     /// Gives up the place in a queue in Redis, so that it is gone when the caller gets the timeout.
@@ -203,13 +208,13 @@ impl<'a> Attempt<'a> {
         if !self.queued_in_redis || self.request.resource.kind == Kind::Lock {
             return;
         }
-        let holds = self.holds;
-        let call = holds
+        let core = self.core;
+        let call = core
             .calls
             .release_call(&self.request.resource, &self.field, 0);
         // CANCEL: the attempt's drop undoes the field again.
-        let limit = Instant::now() + holds.calls.grace();
-        let left = holds.calls.call_until(Some(limit), call).await.is_ok();
+        let limit = Instant::now() + core.calls.grace();
+        let left = core.calls.call_until(Some(limit), call).await.is_ok();
         if left && self.doubt.is_none() {
             self.queued_in_redis = false;
             self.pending = None;
@@ -221,21 +226,21 @@ impl<'a> Attempt<'a> {
         call: Call,
         limit: Option<Instant>,
     ) -> (Moment, Result<Value, CallError>) {
-        let sent = self.holds.calls.now();
+        let sent = self.core.calls.now();
         self.begin();
-        let reply = if self.holds.calls.life.is_closed() {
+        let reply = if self.core.calls.life.is_closed() {
             Err(CallError::Closed)
         } else {
             // CANCEL: the attempt's drop queues an undo behind this call.
-            self.holds.calls.call_until(limit, call).await
+            self.core.calls.call_until(limit, call).await
         };
         self.end(&reply);
         (sent, reply)
     }
 
     /// Called before a call about the field is sent.
-    pub(super) fn begin(&mut self) {
-        let cleanups = &self.holds.cleanups;
+    fn begin(&mut self) {
+        let cleanups = &self.core.cleanups;
         self.pending.get_or_insert_with(|| cleanups.expect_one());
         self.request.observer.asks();
         self.in_flight = Some(self.first_doubt());
@@ -244,7 +249,7 @@ impl<'a> Attempt<'a> {
     /// The doubt about a call that is sent now, without an earlier one.
     fn first_doubt(&self) -> InDoubt {
         let epoch = self
-            .holds
+            .core
             .calls
             .transport
             .epoch(Lane::Caller, &self.request.resource.key);
@@ -255,7 +260,7 @@ impl<'a> Attempt<'a> {
     }
 
     /// Called when the call has ended.
-    pub(super) fn end(&mut self, reply: &Result<Value, CallError>) {
+    fn end(&mut self, reply: &Result<Value, CallError>) {
         let open = self.in_flight.take();
         // A script that Redis stops half-way has already done its earlier writes.
         if let (Some(open), Err(CallError::Unknown(_) | CallError::Refused(_))) = (open, reply) {
@@ -267,11 +272,7 @@ impl<'a> Attempt<'a> {
 
     /// The field is taken. There must be no await between the reply and the hold: a drop in between
     /// would undo the grant.
-    pub(super) fn grant(
-        &mut self,
-        sent: Moment,
-        token: Option<i64>,
-    ) -> Result<Arc<Hold>, CallError> {
+    fn grant(&mut self, sent: Moment, token: Option<i64>) -> Result<Arc<Hold>, CallError> {
         let hold = self.new_hold(sent);
         self.queued_in_redis = false;
         if hold.loss().is_some() {
@@ -287,7 +288,7 @@ impl<'a> Attempt<'a> {
     }
 
     fn new_hold(&self, sent: Moment) -> Hold {
-        let calls = &self.holds.calls;
+        let calls = &self.core.calls;
         let identity = HoldIdentity {
             resource: self.request.resource.clone(),
             field: self.field.clone(),
@@ -306,7 +307,7 @@ impl<'a> Attempt<'a> {
         // CANCEL: the attempt's drop undoes the field, which is already taken.
         self.begin();
         let key = self.request.resource.key.clone();
-        let calls = &self.holds.calls;
+        let calls = &self.core.calls;
         // Boxed, because most grants need no copies.
         let outcome = Box::pin(calls.made_durable(Lane::Caller, &key, before)).await;
         self.settle_durable(&outcome);
@@ -314,7 +315,7 @@ impl<'a> Attempt<'a> {
     }
 
     /// The wait for copies, which counts as a call, is over.
-    pub(super) fn settle_durable(&mut self, outcome: &Result<(), CallError>) {
+    fn settle_durable(&mut self, outcome: &Result<(), CallError>) {
         self.in_flight = None;
         if outcome.is_err() {
             self.give_back();
@@ -325,7 +326,7 @@ impl<'a> Attempt<'a> {
     fn give_back(&mut self) {
         self.undo();
         self.queued_in_redis = false;
-        (self.field, self.heard_by) = new_field(self.holds, self.request);
+        (self.field, self.heard_by) = new_field(self.core, self.request);
         self.doubt = None;
     }
 
@@ -336,18 +337,18 @@ impl<'a> Attempt<'a> {
             .doubt
             .or(self.in_flight)
             .unwrap_or_else(|| self.first_doubt());
-        self.holds.undo(&self.request.resource, &self.field, doubt);
+        self.core.undo(&self.request.resource, &self.field, doubt);
     }
 }
 
 /// A field, and who hears the messages to it.
-fn new_field(holds: &Holds, request: &Request) -> (Field, HeardBy) {
-    let calls = &holds.calls;
+fn new_field(core: &Core, request: &Request) -> (Field, HeardBy) {
+    let calls = &core.calls;
     // Behind a proxy, the client may be subscribed on another shard than that of the lock.
     let may_be_told = request.resource.kind == Kind::Fair
-        && calls.gives_locks()
+        && calls.releases_hand_over()
         && calls.transport.takes_many_keys();
-    let heard_by = if may_be_told && holds.client_channel.is_heard() {
+    let heard_by = if may_be_told && core.client_channel.is_heard() {
         HeardBy::Client
     } else {
         HeardBy::Owner
@@ -367,7 +368,6 @@ impl Drop for Attempt<'_> {
     }
 }
 
-// FROM session::attempt::place
 // The place of an attempt in a queue in Redis, and the hold that a release makes of it.
 
 impl Attempt<'_> {
@@ -377,15 +377,15 @@ impl Attempt<'_> {
             return Queueing::Not;
         };
         if self.request.resource.kind == Kind::Lock {
-            return self.beside(waiter);
+            return self.list_in_holder_field(waiter);
         }
         let is_first = !self.queued_in_redis;
         self.queued_in_redis = true;
-        self.asked_for_place = is_first.then(|| self.holds.subscriptions.changes());
+        self.asked_for_place = is_first.then(|| self.core.subscriptions.connection_epoch());
         if is_first {
             Queueing::First
         } else {
-            waiter.queueing(claim, self.holds.calls.now())
+            waiter.queueing(claim, self.core.calls.now())
         }
     }
 
@@ -393,62 +393,64 @@ impl Attempt<'_> {
     fn behind(&self, queueing: Queueing) -> Vec<Arc<str>> {
         let lost = self.waiter.filter(|_| queueing == Queueing::AtTheFront);
         lost.map_or_else(Vec::new, |waiter| {
-            self.holds.queues.ahead_of(&self.request.resource, waiter)
+            self.core.queues.ahead_of(&self.request.resource, waiter)
         })
     }
 
     /// Who does not listen yet has just come, and most of those find the lock free.
-    fn beside(&mut self, waiter: &Waiter) -> Queueing {
+    fn list_in_holder_field(&mut self, waiter: &Waiter) -> Queueing {
         self.asked_for_place = None;
-        let (calls, terms) = (&self.holds.calls, self.request.terms);
+        let (calls, terms) = (&self.core.calls, self.request.terms);
         // A lease that is over before the waiter can ask would be in everybody's way.
         let lasts = calls.grace() <= terms.first_lease().min(calls.settings.fair_claim);
-        let may_be_given = self.listens && lasts && calls.gives_locks();
-        if !may_be_given || !self.holds.client_channel.is_heard_or_wanted() {
+        let may_be_given = self.listens && lasts && calls.releases_hand_over();
+        if !may_be_given || !self.core.client_channel.ensure_heard() {
             return Queueing::Not;
         }
         self.queued_in_redis = true;
-        self.asked_for_place = Some(self.holds.subscriptions.changes());
-        Queueing::Beside(waiter.asks_beside(&self.field, self.holds.calls.now()))
+        self.asked_for_place = Some(self.core.subscriptions.connection_epoch());
+        Queueing::InHolderField {
+            attempt: waiter.next_attempt_number(&self.field, self.core.calls.now()),
+        }
     }
 
     /// The call was answered *not yours*, and has kept a place if it asked for one.
-    fn has_place(&self, sent: Moment) {
+    fn record_place(&self, sent: Moment) {
         let Some(waiter) = self.waiter else { return };
         let since = self.asked_for_place.filter(|_| self.doubt.is_none());
         if self.request.resource.kind == Kind::Lock {
-            self.holds.contention.was_met();
-            waiter.is_beside(sent, since);
+            self.core.contention.note_other_client();
+            waiter.record_refusal(sent, since);
         } else {
-            if self.holds.calls.gives_locks() {
+            if self.core.calls.releases_hand_over() {
                 // The next waiter need not subscribe.
-                self.holds.client_channel.is_heard_or_wanted();
+                self.core.client_channel.ensure_heard();
             }
-            let queues = &self.holds.queues;
-            queues.has_place(waiter, &self.field, sent, since);
+            let queues = &self.core.queues;
+            queues.record_place(waiter, &self.field, sent, since);
         }
     }
 
     /// What a reply says of the list beside a plain lock. All that find no room would ask after each message, and most in
     /// vain. So each lets as many messages pass as there are lists of others, once. Those that come together, before any
     /// release, choose at random.
-    fn reads_list(&mut self, acquired: &Acquired) {
-        self.beside_a_list = matches!(acquired, Acquired::Listed(_) | Acquired::NoRoom(..));
+    fn note_list(&mut self, acquired: &Acquired) {
+        self.others_are_listed = matches!(acquired, Acquired::Listed(_) | Acquired::NoRoom(..));
         if let Acquired::NoRoom(_, crowd) = acquired {
             let lists = crowd.clients / LISTED;
             let chosen = || match crowd.streak {
                 0 => fastrand::u32(0..=lists),
                 _ => lists,
             };
-            self.lets_pass.get_or_insert_with(chosen);
+            self.messages_to_skip.get_or_insert_with(chosen);
         }
     }
 
     /// A release has told all instead of giving the lock to a waiter, so those that cannot be listed have a turn, or waiters
     /// that came before this one.
     pub(super) fn yields(&mut self) -> Option<Yield> {
-        let rounds = self.lets_pass.as_mut().map_or(0, std::mem::take);
-        self.beside_a_list.then(|| match rounds {
+        let rounds = self.messages_to_skip.as_mut().map_or(0, std::mem::take);
+        self.others_are_listed.then(|| match rounds {
             0 => Yield::to_listening(1),
             _ => Yield::to_rounds(rounds),
         })
@@ -459,17 +461,17 @@ impl Attempt<'_> {
         self.heard_by == HeardBy::Client
     }
 
-    pub(super) fn listens_by(&mut self, listener: Option<&Listener<'_>>) {
+    pub(super) fn set_listening(&mut self, listener: Option<&Listener<'_>>) {
         self.listens = listener.is_some();
     }
 
     /// The hold that a message has told of. The lease counts from the call that was last answered *not yours*, because
     /// the server granted the lock later (HOLD-2). `None` if there was no such message, or if only Redis can tell.
-    pub(super) fn told(&mut self) -> Option<Arc<Hold>> {
-        let (calls, terms) = (&self.holds.calls, self.request.terms);
+    pub(super) fn take_grant_by_message(&mut self) -> Option<Arc<Hold>> {
+        let (calls, terms) = (&self.core.calls, self.request.terms);
         let told = self
             .waiter?
-            .take_grant(&self.field, self.holds.subscriptions.changes())?;
+            .take_grant(&self.field, self.core.subscriptions.connection_epoch())?;
         let is_durable = calls.epoch_if_durable(Lane::Caller, &self.request.resource.key);
         let is_plain = terms.renewed && is_durable.is_none();
         if !is_plain || self.doubt.is_some() {
@@ -477,13 +479,13 @@ impl Attempt<'_> {
         }
         let mut hold = self.new_hold(told.since);
         let now = calls.now();
-        hold.is_granted_for(told.lease, told.since, now);
+        hold.set_granted_lease(told.lease, told.since, now);
         // Little is left for the first renewal, which may have to be repeated.
         if hold.lease_left(now) < told.lease / 2 {
             return None;
         }
         self.queued_in_redis = false;
-        self.holds.contention.was_met();
+        self.core.contention.note_other_client();
         let harness = &calls.settings.telemetry.harness;
         let lock = (&self.request.resource.key, &self.field);
         harness.granted_by_message(lock, told.since, told.lease);

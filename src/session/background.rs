@@ -16,9 +16,9 @@ use crate::lease::LossReason;
 use crate::protocol::existence;
 use crate::protocol::forced::{self, ToClient, channels};
 use crate::protocol::resource::Resource;
-use crate::session::calls::{Calls, End, Outages, ReplyTimes};
-use crate::session::core::{Holds, Running, Session};
-use crate::session::hold_table::Watchdog;
+use crate::session::calls::{Calls, ClientEnd, Outages, ReplyTimes};
+use crate::session::core::{Core, Running, Session};
+use crate::session::hold_table::HoldTable;
 use crate::session::subscriptions::{ClientChannel, Subscriptions};
 use crate::session::{cleanup, core, fair, poll_watch, watchdog};
 use crate::stats::{Counters, count};
@@ -33,15 +33,15 @@ pub(crate) async fn serve(session: Arc<Session>) {
     // tasks before them do little at a time.
     let end = tokio::select! {
         biased;
-        () = watchdog::run(&session.holds) => End::Unsettled,
-        () = poll_watch::run(&session.attendance, &session.calls.counters) => End::Unsettled,
-        () = fair::run(&session.holds) => End::Unsettled,
-        () = safety_poll(&session.holds) => End::Unsettled,
-        () = sweep(&session.holds) => End::Unsettled,
-        () = core::send_descriptions(&session.holds) => End::Unsettled,
-        () = listen_for_client(&session.holds) => End::Unsettled,
-        () = session.calls.life.out_of_time() => End::Unsettled,
-        end = cleanup::run(&session.holds) => end,
+        () = watchdog::run(&session.core) => ClientEnd::Unsettled,
+        () = poll_watch::run(&session.poll_watch, &session.calls.counters) => ClientEnd::Unsettled,
+        () = fair::run(&session.core) => ClientEnd::Unsettled,
+        () = safety_poll(&session.core) => ClientEnd::Unsettled,
+        () = sweep(&session.core) => ClientEnd::Unsettled,
+        () = core::send_descriptions(&session.core) => ClientEnd::Unsettled,
+        () = listen_for_client(&session.core) => ClientEnd::Unsettled,
+        () = session.calls.life.out_of_time() => ClientEnd::Unsettled,
+        end = cleanup::run(&session.core) => end,
     };
     session.calls.transport.close().await;
     session.calls.life.end(end);
@@ -94,8 +94,8 @@ const LOOK: Duration = Duration::from_millis(500);
 const REFUSED: Duration = Duration::from_secs(60);
 
 /// Listens once it is worth it, until it is dropped.
-async fn listen_for_client(holds: &Holds) {
-    let (calls, of_client) = (&holds.calls, &holds.client_channel);
+async fn listen_for_client(core: &Core) {
+    let (calls, of_client) = (&core.calls, &core.client_channel);
     // Holds with lower ids were there at the last look.
     let mut next_id = 0;
     loop {
@@ -104,7 +104,7 @@ async fn listen_for_client(holds: &Holds) {
             () = of_client.is_wanted.notified() => true,
             () = sleep(LOOK) => false,
         };
-        let is_worth_it = is_wanted || holds.watchdog.has_older_than(next_id);
+        let is_worth_it = is_wanted || core.hold_table.has_older_than(next_id);
         next_id = calls.next_id();
         if !is_worth_it || calls.polls_only() {
             continue;
@@ -140,7 +140,6 @@ async fn listen(calls: &Calls) -> Result<(), CallError> {
     Ok(())
 }
 
-// FROM session::events
 // Passes the transport's events to the parts of the session that need them.
 
 /// The parts of a session that handle the transport's events. They are made before the session and
@@ -148,7 +147,7 @@ async fn listen(calls: &Calls) -> Result<(), CallError> {
 #[derive(Clone)]
 pub(crate) struct Reported {
     pub(super) subscriptions: Arc<Subscriptions>,
-    pub(super) watchdog: Arc<Watchdog>,
+    pub(super) hold_table: Arc<HoldTable>,
     pub(super) reply_times: Arc<ReplyTimes>,
     pub(super) outages: Arc<Outages>,
     pub(super) client_channel: Arc<ClientChannel>,
@@ -157,10 +156,11 @@ pub(crate) struct Reported {
 
 impl Reported {
     pub(crate) fn new(counters: Arc<Counters>) -> Self {
-        let (subscriptions, watchdog) = (Subscriptions::new(counters), Arc::new(Watchdog::new()));
+        let (subscriptions, hold_table) =
+            (Subscriptions::new(counters), Arc::new(HoldTable::new()));
         Reported {
             subscriptions,
-            watchdog,
+            hold_table,
             reply_times: Arc::default(),
             outages: Arc::default(),
             client_channel: Arc::default(),
@@ -172,15 +172,17 @@ impl Reported {
 impl TransportEvents for Reported {
     fn message(&self, channel: &str, payload: &[u8]) {
         if !forced::is_of_a_client(channel) {
-            return self.subscriptions.message(channel, payload);
+            return self.subscriptions.on_message(channel, payload);
         }
         match forced::to_client(payload) {
-            Some(ToClient::Given(channel, given)) => self.subscriptions.given(channel, &given),
+            Some(ToClient::HandedOver(channel, to)) => {
+                self.subscriptions.on_handed_over(channel, &to)
+            }
             Some(ToClient::ForWaiter(channel, message)) => {
-                self.subscriptions.message(channel, message.as_bytes());
+                self.subscriptions.on_message(channel, message.as_bytes());
             }
             Some(ToClient::Forced(key, release)) => {
-                self.watchdog.ask_again(key, &Arc::new(release));
+                self.hold_table.ask_again(key, &Arc::new(release));
             }
             None => {}
         }
@@ -191,12 +193,12 @@ impl TransportEvents for Reported {
     }
 
     fn disconnected(&self, server: &dyn Display, why: &dyn Display) {
-        self.subscriptions.servers_may_change();
+        self.subscriptions.advance_connection_epoch();
         telemetry::connection_lost(server, why);
     }
 
     fn out_of_reach(&self, concerns: &dyn Fn(&str) -> bool) {
-        drop(self.watchdog.doubts(concerns));
+        drop(self.hold_table.doubts(concerns));
     }
 
     fn reconnected(&self, server: &dyn Display) {
@@ -204,34 +206,33 @@ impl TransportEvents for Reported {
     }
 
     fn missed(&self, what: Missed<'_>) {
-        self.subscriptions.servers_may_change();
-        self.subscriptions.missed(what);
+        self.subscriptions.advance_connection_epoch();
+        self.subscriptions.on_missed(what);
     }
 
     fn refused(&self, channel: &str) {
         if forced::is_of_a_client(channel) {
-            self.client_channel.is_refused();
+            self.client_channel.on_refused();
         } else {
-            self.subscriptions.refused(channel);
+            self.subscriptions.on_refused(channel);
         }
     }
 
     fn restored(&self, lane: Lane, concerns: &dyn Fn(&str) -> bool) {
-        self.subscriptions.servers_may_change();
+        self.subscriptions.advance_connection_epoch();
         self.outages.end();
         if lane == Lane::Background {
-            self.watchdog.verify_at_once(concerns);
+            self.hold_table.verify_at_once(concerns);
         }
     }
 
     fn primary_changed(&self, concerns: &dyn Fn(&str) -> bool) {
-        self.subscriptions.servers_may_change();
+        self.subscriptions.advance_connection_epoch();
         self.telemetry.failed_over();
-        self.watchdog.must_verify(concerns);
+        self.hold_table.must_verify(concerns);
     }
 }
 
-// FROM session::safety_poll
 // The safety poll limits how long a lost message can delay a waiter.
 //
 // About once a second, one call asks which of the keys that this client waits for are missing.
@@ -250,32 +251,32 @@ const SUSPENSION_MIN: Duration = Duration::from_millis(100);
 
 /// Removes what nobody uses any more, until it is dropped. Also notices that the machine was
 /// suspended, because timers do not fire earlier for that, and reports what only time changes.
-async fn sweep(holds: &Holds) {
+async fn sweep(core: &Core) {
     // Not the current value: holds may have been taken before this task ran for the first time.
     let mut suspended = Duration::ZERO;
-    let transport = &holds.calls.transport;
+    let transport = &core.calls.transport;
     let mut gauges = Gauges::new(|| transport.server());
     loop {
         sleep(SWEEP).await;
         gauges.set(|| transport.is_connected());
-        let before = std::mem::replace(&mut suspended, holds.calls.settings.clock.suspended());
+        let before = std::mem::replace(&mut suspended, core.calls.settings.clock.suspended());
         if suspended > before + SUSPENSION_MIN {
-            holds.watchdog.set_timers_again();
+            core.hold_table.set_timers_again();
         }
-        holds.subscriptions.sweep(&holds.calls.transport);
-        holds.queues.sweep();
-        for hold in holds.queues.stale_holds(holds.calls.now()) {
-            holds.end_stale(&hold);
+        core.subscriptions.sweep(&core.calls.transport);
+        core.queues.sweep();
+        for hold in core.queues.stale_holds(core.calls.now()) {
+            core.end_stale(&hold);
         }
         if let Some(then) = Instant::now().checked_sub(SWEEP) {
-            holds.queues.wake_overslept(then);
+            core.queues.wake_overslept(then);
         }
     }
 }
 
 /// Polls until it is dropped.
-async fn safety_poll(holds: &Holds) {
-    let every = holds.calls.settings.safety_poll;
+async fn safety_poll(core: &Core) {
+    let every = core.calls.settings.safety_poll;
     let mut checks = FuturesUnordered::new();
     loop {
         let pause = sleep(jittered(every));
@@ -287,36 +288,36 @@ async fn safety_poll(holds: &Holds) {
                 Some(_) = checks.next() => {}
             }
         }
-        let resources = holds.queues.waited_for();
+        let resources = core.queues.waited_for();
         // All batches at once, and none beyond the next poll, so that a node that does not reply
         // delays no other.
-        let batches = resources.chunks(holds.calls.keys_at_once(BATCH));
+        let batches = resources.chunks(core.calls.keys_at_once(BATCH));
         let batches = batches.map(<[_]>::to_vec);
-        checks.extend(batches.map(|batch| timeout(every, check(holds, batch))));
+        checks.extend(batches.map(|batch| timeout(every, check(core, batch))));
     }
 }
 
 /// Asks with one call which keys are gone.
-async fn check(holds: &Holds, resources: Vec<Arc<Resource>>) {
+async fn check(core: &Core, resources: Vec<Arc<Resource>>) {
     // Remember the holds before asking. The key of a hold that is older than the call must exist;
     // the key of a younger one may not have existed yet.
     let holders: Vec<_> = resources
         .iter()
-        .map(|resource| holds.queues.holder(&resource.queue_name()))
+        .map(|resource| core.queues.holder(&resource.queue_name()))
         .collect();
     let keys = resources
         .iter()
         .map(|resource| resource.key.clone())
         .collect();
-    count(&holds.calls.counters.polls);
-    let reply = holds
+    count(&core.calls.counters.polls);
+    let reply = core
         .calls
         .call(Lane::Background, existence::keys_exist(keys))
         .await;
     if matches!(reply, Err(CallError::Refused(_))) && resources.len() > 1 {
         // Perhaps because of the slots of the keys.
         let (one, other) = resources.split_at(resources.len() / 2);
-        let halves = [one, other].map(|half| Box::pin(check(holds, half.to_vec())));
+        let halves = [one, other].map(|half| Box::pin(check(core, half.to_vec())));
         drop(join_all(halves).await);
         return;
     }
@@ -325,13 +326,13 @@ async fn check(holds: &Holds, resources: Vec<Arc<Resource>>) {
         .and_then(|value| existence::missing(value, resources.len()).ok());
     // A poll that fails is followed by another.
     for at in missing.unwrap_or_default() {
-        let holder = holds.queues.nudge(&resources[at].queue_name());
+        let holder = core.queues.nudge(&resources[at].queue_name());
         // The key of this client's own hold is gone. Without this, its waiters would wait for the
         // next renewal.
         if let (Some(hold), Some(before)) = (holder, &holders[at])
             && Arc::ptr_eq(&hold, before)
         {
-            holds.lose(&hold, LossReason::Gone);
+            core.lose(&hold, LossReason::Gone);
         }
     }
 }
@@ -350,7 +351,7 @@ mod tests {
         let guard = client.lock("n").lock().await.expect("free");
         let session = client.session();
         let reported = Reported {
-            watchdog: session.holds.watchdog.clone(),
+            hold_table: session.core.hold_table.clone(),
             ..Reported::new(session.calls.counters.clone())
         };
         reported.primary_changed(&|key| key != "n");

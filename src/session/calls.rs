@@ -135,7 +135,7 @@ impl Calls {
 
     /// Whether a release can give a plain lock to a waiter. In a cluster, a script does not hear whether its message has
     /// arrived.
-    pub(super) fn gives_locks(&self) -> bool {
+    pub(super) fn releases_hand_over(&self) -> bool {
         !self.polls_only() && self.transport.kind() != DeploymentKind::Cluster
     }
 
@@ -255,7 +255,6 @@ pub(crate) fn understood<T>(
     read(value).map_err(|reply| Error::unexpected(name, &reply))
 }
 
-// FROM session::calls::bounded
 // Calls whose client runs on a runtime that may stand still.
 
 /// Added to the timeout of a command, which the client itself applies if its runtime runs.
@@ -307,7 +306,6 @@ impl Calls {
     }
 }
 
-// FROM session::calls::durability
 // Waits until enough servers have a copy of a grant or a renewal.
 
 impl Calls {
@@ -371,7 +369,6 @@ impl Calls {
     }
 }
 
-// FROM session::calls::life
 // The life cycle of a client: running, stopping, ended.
 
 /// Unconfirmed releases are retried for at least this long after a stop, and longer only while
@@ -395,12 +392,12 @@ enum Stage {
         until: Instant,
     },
     /// Nothing runs any more.
-    Ended(End),
+    Ended(ClientEnd),
 }
 
 /// How a client ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum End {
+pub(crate) enum ClientEnd {
     /// Everything that the client took is released.
     Settled,
     /// Some holds may stay in Redis until their leases end.
@@ -418,7 +415,7 @@ impl Life {
 
     /// An error in a fork of the process that made the client. Ask before waiting for another
     /// thread, which a fork does not have. The transport itself refuses calls in a fork.
-    pub(crate) fn is_ours(&self) -> Result<(), Error> {
+    pub(crate) fn check_process(&self) -> Result<(), Error> {
         if self.process.is_this() {
             Ok(())
         } else {
@@ -454,7 +451,7 @@ impl Life {
     }
 
     /// Called when nothing runs any more.
-    pub(crate) fn end(&self, how: End) {
+    pub(crate) fn end(&self, how: ClientEnd) {
         self.stage.send_replace(Stage::Ended(how));
     }
 
@@ -464,10 +461,10 @@ impl Life {
     }
 
     /// Returns when nothing of the client runs any more.
-    pub(crate) async fn ended(&self) -> End {
+    pub(crate) async fn ended(&self) -> ClientEnd {
         match self.reached(|stage| matches!(stage, Stage::Ended(_))).await {
             Some(Stage::Ended(how)) => how,
-            _ => End::Unsettled,
+            _ => ClientEnd::Unsettled,
         }
     }
 
@@ -495,7 +492,6 @@ impl Life {
     }
 }
 
-// FROM session::calls::outages
 // The end of an outage: waiting calls are retried as soon as a connection is usable.
 
 #[derive(Debug, Default)]
@@ -528,7 +524,6 @@ impl Outage<'_> {
     }
 }
 
-// FROM session::calls::reply_times
 // How long a reply may take, learned from earlier replies.
 //
 // When a wait ends while a call is in flight, its reply still decides whether the lock was taken.

@@ -8,49 +8,52 @@ use futures_util::stream::FuturesUnordered;
 
 use crate::protocol::resource::Resource;
 use crate::protocol::{Call, semaphore};
-use crate::session::calls::End;
+use crate::session::calls::ClientEnd;
 use crate::session::cleanup_queue::Cleanup;
-use crate::session::core::Holds;
+use crate::session::core::Core;
 use crate::session::deadline::InDoubt;
 use crate::session::hold::Hold;
-use crate::session::in_flight_release::ReleaseUnderWay;
+use crate::session::in_flight_release::InFlightRelease;
 use crate::session::release::{Path, confirm, give_up, patient};
 use crate::stats::count;
 use crate::timer::Instant;
 use crate::transport::{CallError, Lane};
 
-pub(super) async fn settle(holds: &Holds, cleanup: Cleanup) {
-    count(&holds.calls.counters.releases_queued);
+pub(super) async fn settle(core: &Core, cleanup: Cleanup) {
+    count(&core.calls.counters.releases_queued);
     match cleanup {
-        Cleanup::Release { release, early } => release.in_background(holds, early).await,
-        Cleanup::KeepPermits(hold) => keep_permits(holds, &hold).await,
+        Cleanup::Release {
+            release,
+            sent_release,
+        } => release.in_background(core, sent_release).await,
+        Cleanup::KeepPermits(hold) => keep_permits(core, &hold).await,
         Cleanup::End {
             hold,
-            under_way: _under_way,
+            in_flight: _in_flight,
         } => {
-            let call = || holds.end_call(&hold);
-            end(holds, &hold.resource, call, hold.longest_lease(), None).await;
+            let call = || core.end_call(&hold);
+            end(core, &hold.resource, call, hold.longest_lease(), None).await;
         }
         Cleanup::Undo {
             resource,
             field,
             doubt,
-            under_way,
+            in_flight,
         } => {
-            let call = || holds.release_to_waiters(&resource, &field);
-            let doubt = (doubt, &under_way);
-            end(holds, &resource, call, doubt.0.lease, Some(doubt)).await;
+            let call = || core.release_to_waiters(&resource, &field);
+            let doubt = (doubt, &in_flight);
+            end(core, &resource, call, doubt.0.lease, Some(doubt)).await;
         }
     }
 }
 
 /// Ends what an attempt or a lost hold may have left behind. The result does not matter.
 async fn end(
-    holds: &Holds,
+    core: &Core,
     resource: &Resource,
     call: impl Fn() -> Call + Send + Sync,
     lease: Duration,
-    doubt: Option<(InDoubt, &ReleaseUnderWay)>,
+    doubt: Option<(InDoubt, &InFlightRelease)>,
 ) {
     let lane = if doubt.is_some() {
         Lane::Caller
@@ -58,26 +61,26 @@ async fn end(
         Lane::Background
     };
     let mut path = Path::of_background(lane, lease);
-    if let Err(error) = confirm(holds, &mut path, resource, || Some(call()), doubt, || {}).await {
-        give_up(holds, resource, &error, Some(lease));
+    if let Err(error) = confirm(core, &mut path, resource, || Some(call()), doubt, || {}).await {
+        give_up(core, resource, &error, Some(lease));
     }
 }
 
 /// Takes permits for good, until Redis confirms that or their lease is over.
-async fn keep_permits(holds: &Holds, hold: &Hold) {
+async fn keep_permits(core: &Core, hold: &Hold) {
     let mut retry = patient().until(Instant::now() + hold.longest_lease());
     loop {
-        let outage = holds.calls.outages.next();
-        let node = holds.calls.transport.node_of(&hold.resource.key);
-        let slot = holds.cleanups.slot(Lane::Background, node).await;
+        let outage = core.calls.outages.next();
+        let node = core.calls.transport.node_of(&hold.resource.key);
+        let slot = core.cleanups.slot(Lane::Background, node).await;
         let call = semaphore::keep(&hold.resource, &hold.field);
-        let reply = holds.calls.call(Lane::Background, call).await;
+        let reply = core.calls.call(Lane::Background, call).await;
         drop(slot);
         match reply {
             Ok(_) | Err(CallError::Closed) => return,
             Err(error) => {
                 if let Err(error) = retry.pause(error, outage).await {
-                    give_up(holds, &hold.resource, &error, None);
+                    give_up(core, &hold.resource, &error, None);
                     return;
                 }
             }
@@ -86,10 +89,10 @@ async fn keep_permits(holds: &Holds, hold: &Hold) {
 }
 
 /// Settles cleanups until the session is stopping and nothing is left to settle.
-pub(crate) async fn run(holds: &Holds) -> End {
-    let cleanups = &holds.cleanups;
+pub(crate) async fn run(core: &Core) -> ClientEnd {
+    let cleanups = &core.cleanups;
     let Some(mut queue) = cleanups.receiver.lock().take() else {
-        return End::Unsettled;
+        return ClientEnd::Unsettled;
     };
     let mut working = FuturesUnordered::new();
     let mut stopping = false;
@@ -103,10 +106,10 @@ pub(crate) async fn run(holds: &Holds) -> End {
             }
             cleanup = queue.recv() => {
                 if let Some(cleanup) = cleanup {
-                    working.push(settle(holds, cleanup));
+                    working.push(settle(core, cleanup));
                 }
             }
-            () = holds.calls.life.stopping(), if !stopping => stopping = true,
+            () = core.calls.life.stopping(), if !stopping => stopping = true,
             () = cleanups.expected.fewer.notified(), if stopping => {}
         }
         // Read `expected` before testing the queue: an expected cleanup is posted first and
@@ -114,9 +117,9 @@ pub(crate) async fn run(holds: &Holds) -> End {
         let expected = cleanups.expected.number.load(SeqCst);
         if stopping && expected == 0 && working.is_empty() && queue.is_empty() {
             return if cleanups.may_have_left_holds() {
-                End::Unsettled
+                ClientEnd::Unsettled
             } else {
-                End::Settled
+                ClientEnd::Settled
             };
         }
     }

@@ -32,7 +32,7 @@ use crate::protocol::resource::Resource;
 use crate::session::calls::Sending;
 use crate::session::deadline::InDoubt;
 use crate::session::hold::Hold;
-use crate::session::in_flight_release::ReleaseUnderWay;
+use crate::session::in_flight_release::InFlightRelease;
 use crate::sync::{Mutex, Notify};
 use crate::transport::{Lane, NodeId};
 
@@ -46,21 +46,21 @@ pub(crate) enum Cleanup {
     Release {
         release: Release,
         /// Its first call, which is on its way.
-        early: Option<Early>,
+        sent_release: Option<SentRelease>,
     },
     /// Takes permits of a semaphore for good.
     KeepPermits(Arc<Hold>),
     /// Removes what a hold may have left behind, when nothing about it is in doubt.
     End {
         hold: Arc<Hold>,
-        under_way: ReleaseUnderWay,
+        in_flight: InFlightRelease,
     },
     /// Removes whatever an attempt may have taken.
     Undo {
         resource: Arc<Resource>,
         field: Arc<str>,
         doubt: InDoubt,
-        under_way: ReleaseUnderWay,
+        in_flight: InFlightRelease,
     },
 }
 
@@ -68,28 +68,28 @@ pub(crate) enum Cleanup {
 #[derive(Clone, Debug)]
 pub(crate) struct Release {
     pub(super) hold: Arc<Hold>,
-    pub(super) to: Count,
+    pub(super) to: ReleaseTarget,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Count {
+pub(super) enum ReleaseTarget {
     /// The number of remaining guards, read when the call is sent.
-    Guards,
+    RemainingGuards,
     /// The last guard is gone, so the hold ends.
-    Zero,
+    NoGuards,
 }
 
 /// A release that is on its way.
-pub(crate) struct Early {
+pub(crate) struct SentRelease {
     pub(super) sent: Instant,
     pub(super) call: Sending,
     /// Like any release of the background, it counts among the calls in flight.
     pub(super) slot: OwnedSemaphorePermit,
 }
 
-impl fmt::Debug for Early {
+impl fmt::Debug for SentRelease {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Early")
+        f.debug_struct("SentRelease")
             .field("sent", &self.sent)
             .finish_non_exhaustive()
     }
@@ -105,21 +105,21 @@ pub(crate) struct Cleanups {
     /// A cleanup holds a permit while its call is in flight. One semaphore per lane and node, so
     /// that a stalled node does not stop the others.
     slots: Mutex<HashMap<(Lane, NodeId), Arc<Semaphore>>>,
-    pub(super) expected: Arc<Expected>,
+    pub(super) expected: Arc<ExpectedCleanups>,
     /// A hold whose release was refused may stay in Redis until this instant.
     refused_until: Mutex<Option<Instant>>,
 }
 
 /// Cleanups that may yet be posted.
 #[derive(Debug, Default)]
-pub(super) struct Expected {
+pub(super) struct ExpectedCleanups {
     pub(super) number: AtomicU64,
     pub(super) fewer: Notify,
 }
 
 /// A cleanup may have to be posted. Dropped after that, or when nothing has to be posted.
 #[derive(Debug)]
-pub(crate) struct CleanupPending(Arc<Expected>);
+pub(crate) struct CleanupPending(Arc<ExpectedCleanups>);
 
 impl Drop for CleanupPending {
     fn drop(&mut self) {
@@ -156,7 +156,7 @@ impl Cleanups {
     }
 
     /// A release was given up while its lease may still run.
-    pub(super) fn was_refused(&self, until: Instant) {
+    pub(super) fn record_refusal(&self, until: Instant) {
         let mut refused = self.refused_until.lock();
         *refused = refused.max(Some(until));
     }

@@ -13,7 +13,7 @@ use futures_util::future::join_all;
 use crate::error::Error;
 use crate::holder::Holder;
 use crate::lease::LossReason;
-use crate::protocol::description::{self, Said, describe};
+use crate::protocol::description::{self, DescribedHold, describe};
 use crate::protocol::kind::Kind;
 use crate::protocol::resource::Resource;
 use crate::protocol::{Call, Unexpected, Value, lock, replies};
@@ -21,19 +21,19 @@ use crate::session::calls::Calls;
 use crate::session::cleanup_queue::{Cleanup, Cleanups};
 use crate::session::deadline::{Description, InDoubt};
 use crate::session::hold::Hold;
-use crate::session::hold_table::Watchdog;
-use crate::session::poll_watch::{Attendance, Caller};
+use crate::session::hold_table::HoldTable;
+use crate::session::poll_watch::{Caller, PollWatch};
 use crate::session::queue::LocalQueues;
 use crate::session::subscriptions::{ClientChannel, Subscriptions};
-use crate::session::waiter::FreeFor;
+use crate::session::waiter::Audience;
 use crate::stats::count;
 use crate::sync::{Mutex, Notify};
 use crate::timer::{Instant, timeout, timeout_at};
 use crate::transport::Lane;
 
-pub(crate) struct Holds {
+pub(crate) struct Core {
     pub(crate) calls: Arc<Calls>,
-    pub(crate) watchdog: Arc<Watchdog>,
+    pub(crate) hold_table: Arc<HoldTable>,
     pub(crate) queues: LocalQueues,
     pub(crate) subscriptions: Arc<Subscriptions>,
     pub(crate) cleanups: Cleanups,
@@ -41,11 +41,11 @@ pub(crate) struct Holds {
     pub(super) descriptions: Descriptions,
     pub(super) client_channel: Arc<ClientChannel>,
     /// A clone for each member of each quorum lock that is waited for.
-    pub(crate) in_rounds: Arc<()>,
+    pub(crate) quorum_waiters: Arc<()>,
     pub(super) contention: Contention,
 }
 
-impl Holds {
+impl Core {
     /// The call that ends a hold whose last guard is gone.
     pub(super) fn end_call(&self, hold: &Hold) -> Call {
         if self.contention.looks() {
@@ -58,7 +58,7 @@ impl Holds {
     /// The call that ends a field, and the wait of its owner beside a plain lock. It gives such a lock to the first waiter.
     pub(super) fn release_to_waiters(&self, resource: &Resource, field: &Arc<str>) -> Call {
         let mut release = self.calls.release_call(resource, field, 0);
-        if resource.kind == Kind::Lock && self.calls.gives_locks() {
+        if resource.kind == Kind::Lock && self.calls.releases_hand_over() {
             lock::looks_for_waiters(&mut release, self.own_listeners(resource));
         }
         release
@@ -81,28 +81,28 @@ impl Holds {
         }
         // Before the hold leaves the watchdog's table, so that nobody can restore it before its
         // undo is posted.
-        let under_way = self.watchdog.release_under_way(&hold.resource, &hold.field);
-        self.watchdog.disarm(hold);
+        let in_flight = self.hold_table.begin_release(&hold.resource, &hold.field);
+        self.hold_table.disarm(hold);
         count(&self.calls.counters.lost);
         let doubt = hold.doubt();
         if !is_gone || hold.resource.entries(&hold.field) > 1 || doubt.is_some() {
             // On the background lane, because the caller's lane stands still if the caller's
             // runtime does.
             let hold = hold.clone();
-            self.cleanups.post(Cleanup::End { hold, under_way });
+            self.cleanups.post(Cleanup::End { hold, in_flight });
         }
         if let Some(doubt) = doubt {
             let lease = hold.longest_lease();
             self.undo(&hold.resource, &hold.field, InDoubt { lease, ..doubt });
         }
-        self.queues.vacate(hold, FreeFor::NOBODY);
+        self.queues.vacate(hold, Audience::NOBODY);
     }
 
     /// The field of a hold is gone. By now, another hold of this client may have it, by hand-over.
     pub(super) fn lose_field_of(&self, hold: &Arc<Hold>) {
-        let heir = self.queues.holder(&hold.resource.queue_name());
-        let heir = heir.filter(|heir| heir.field == hold.field);
-        self.lose(heir.as_ref().unwrap_or(hold), LossReason::Gone);
+        let holder_now = self.queues.holder(&hold.resource.queue_name());
+        let holder_now = holder_now.filter(|holder_now| holder_now.field == hold.field);
+        self.lose(holder_now.as_ref().unwrap_or(hold), LossReason::Gone);
     }
 
     /// Repairs a queue that waits for a hold that is over (QUEUE-4).
@@ -110,7 +110,7 @@ impl Holds {
         if let Some(reason) = hold.loss() {
             self.lose(hold, reason);
         }
-        self.queues.vacate(hold, FreeFor::NOBODY);
+        self.queues.vacate(hold, Audience::NOBODY);
     }
 
     /// Shutdown closes the session before it collects holds. So either this function sees that, or
@@ -130,7 +130,7 @@ impl Holds {
     /// The order of the calls on one connection would not suffice: a call may be sent again,
     /// because a script is unknown, a slot has moved or a connection was lost.
     pub(crate) async fn own_releases_over(&self, key: &Arc<str>, limit: Option<Instant>) {
-        let Some(releases) = self.watchdog.releases_of(key) else {
+        let Some(releases) = self.hold_table.releases_of(key) else {
             return;
         };
         let longest = Instant::now() + self.calls.settings.command_timeout;
@@ -152,34 +152,34 @@ impl Holds {
     }
 
     /// A release found nothing, although no earlier release can have removed the hold.
-    pub(super) fn was_gone(&self, hold: &Hold) -> LossReason {
+    pub(super) fn record_gone(&self, hold: &Hold) -> LossReason {
         count(&self.calls.counters.lost);
-        hold.was_gone()
+        hold.record_gone()
     }
 
     /// The hold of this client that an acquisition waits for, and whether the caller has taken it. Permits are held by
     /// many, so they are in nobody's way.
     pub(crate) fn held_here(&self, resource: &Resource, caller: Caller) -> Option<(Holder, bool)> {
         let is_lock = resource.kind.is_lock();
-        let found = is_lock.then(|| self.watchdog.held_under(&resource.key, Some(caller)));
+        let found = is_lock.then(|| self.hold_table.held_under(&resource.key, Some(caller)));
         let hold = found.flatten()?;
         Some((self.holder(&hold), hold.taken_by() == Some(caller)))
     }
 
     /// Redis has released a hold. `told` says who received the message, this client included.
-    pub(super) fn released(&self, hold: &Arc<Hold>, told: FreeFor) {
-        let (free_for, meets) = match told {
-            FreeFor::Unlisted => (told, true),
-            FreeFor::Others(receivers) => {
+    pub(super) fn released(&self, hold: &Arc<Hold>, told: Audience) {
+        let (audience, meets) = match told {
+            Audience::Unlisted => (told, true),
+            Audience::Others(receivers) => {
                 // Do not count this client, if it listens: only other clients are let go first.
                 let others = receivers - self.own_listeners(&hold.resource);
-                (FreeFor::Others(others), others > 0)
+                (Audience::Others(others), others > 0)
             }
         };
         if meets && hold.resource.kind == Kind::Lock {
-            self.contention.was_met();
+            self.contention.note_other_client();
         }
-        self.queues.vacate(hold, free_for);
+        self.queues.vacate(hold, audience);
         if let Some(doubt) = hold.doubt() {
             self.undo(&hold.resource, &hold.field, doubt);
         }
@@ -188,18 +188,17 @@ impl Holds {
 
     /// Removes what a field may have taken, and what an earlier call for it may still take.
     pub(super) fn undo(&self, resource: &Arc<Resource>, field: &Arc<str>, doubt: InDoubt) {
-        let under_way = self.watchdog.release_under_way(resource, field);
+        let in_flight = self.hold_table.begin_release(resource, field);
         let (resource, field) = (resource.clone(), field.clone());
         self.cleanups.post(Cleanup::Undo {
             resource,
             field,
             doubt,
-            under_way,
+            in_flight,
         });
     }
 }
 
-// FROM session::holds::contention
 // Whether other clients want the plain locks of this one.
 //
 // A release that looks for waiters costs Redis one command more. While nobody else wants the locks of this client, it
@@ -215,7 +214,7 @@ pub(crate) struct Contention {
 
 impl Contention {
     /// Another client holds a lock that this one wants, or waits for one that this client had.
-    pub(super) fn was_met(&self) {
+    pub(super) fn note_other_client(&self) {
         self.looks.store(LOOKS, Relaxed);
     }
 
@@ -226,7 +225,6 @@ impl Contention {
     }
 }
 
-// FROM session::holds::descriptions
 // Describes in Redis who holds a lock, and what for.
 //
 // Descriptions are written in the background after the grant and after each renewal, by one call
@@ -274,12 +272,12 @@ impl Descriptions {
 }
 
 /// Sends descriptions, until it is dropped.
-pub(super) async fn send_descriptions(holds: &Holds) {
+pub(super) async fn send_descriptions(core: &Core) {
     loop {
-        let mut described = holds.descriptions.next().await;
+        let mut described = core.descriptions.next().await;
         described.retain(|hold| hold.is_live());
-        let batches = described.chunks(holds.calls.keys_at_once(BATCH));
-        join_all(batches.map(|batch| describe_batch(&holds.calls, batch))).await;
+        let batches = described.chunks(core.calls.keys_at_once(BATCH));
+        join_all(batches.map(|batch| describe_batch(&core.calls, batch))).await;
     }
 }
 
@@ -291,7 +289,7 @@ async fn describe_batch(calls: &Calls, described: &[Arc<Hold>]) {
         .filter_map(|hold| {
             let Description { since, text } = hold.description()?;
             let age = now.saturating_duration_since(*since);
-            Some(Said {
+            Some(DescribedHold {
                 resource: &hold.resource,
                 field: &hold.field,
                 age,
@@ -303,7 +301,7 @@ async fn describe_batch(calls: &Calls, described: &[Arc<Hold>]) {
     drop(timeout(calls.settings.command_timeout, call).await);
 }
 
-impl Holds {
+impl Core {
     /// The description for the holds of an acquisition, if they are to have one.
     pub(crate) fn description(
         &self,
@@ -380,14 +378,13 @@ impl Holds {
     }
 }
 
-// FROM session::handle
 // The public handles' way to one session.
 
 /// One client: its calls, its holds, and the supervision of its callers' futures.
 pub(crate) struct Session {
     pub(crate) calls: Arc<Calls>,
-    pub(crate) holds: Holds,
-    pub(crate) attendance: Arc<Attendance>,
+    pub(crate) core: Core,
+    pub(crate) poll_watch: Arc<PollWatch>,
 }
 
 /// Shared by the public handles. Dropping the last one stops the session.
@@ -407,8 +404,8 @@ impl Handle {
         &self.session.calls
     }
 
-    pub(crate) fn holds(&self) -> &Holds {
-        &self.session.holds
+    pub(crate) fn core(&self) -> &Core {
+        &self.session.core
     }
 }
 

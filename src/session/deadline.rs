@@ -49,7 +49,7 @@ impl Deadline {
     }
 
     /// The lease is shorter than it was asked for, because a release began it on behalf of the waiter.
-    pub(super) fn is_granted_for(&mut self, lease: Duration, since: Moment, now: Moment) {
+    pub(super) fn set_granted_lease(&mut self, lease: Duration, since: Moment, now: Moment) {
         self.lease_ends = self.clocks.local_deadline(since, lease);
         let latest = self.lease_ends.checked_sub(lease / 3).unwrap_or(now);
         self.first_renewal = Some(latest.min(now + FIRST_RENEWAL));
@@ -162,7 +162,6 @@ impl Deadline {
     }
 }
 
-// FROM session::hold::terms
 // Plain values that describe a hold.
 
 /// Which client holds what under which name.
@@ -241,7 +240,6 @@ pub(crate) struct InDoubt {
     pub(crate) lease: Duration,
 }
 
-// FROM session::hold::guards
 // The guards of a hold, and the leases that they asked for.
 
 #[derive(Debug)]

@@ -19,7 +19,7 @@ use tokio::time::Instant;
 use crate::protocol::fair::{self, QueuePosition};
 use crate::protocol::resource::{QueueName, Resource};
 use crate::session::calls::Calls;
-use crate::session::core::Holds;
+use crate::session::core::Core;
 use crate::session::queue::RedisQueue;
 use crate::timer::{sleep, timeout};
 use crate::transport::Lane;
@@ -35,20 +35,20 @@ const PERIOD_MAX: Duration = Duration::from_millis(500);
 const PERIOD_MIN: Duration = Duration::from_millis(10);
 
 /// Sends heartbeats for all queues whose waiters are in Redis, until it is dropped.
-pub(crate) async fn run(holds: &Holds) {
-    let mut timetable = Timetable::new((holds.calls.settings.fair_claim / 3).min(PERIOD_MAX));
+pub(crate) async fn run(core: &Core) {
+    let mut timetable = Timetable::new((core.calls.settings.fair_claim / 3).min(PERIOD_MAX));
     let mut calls = FuturesUnordered::new();
     // Pinned across rounds: dropping the future half-way would lose a wake-up.
-    let newcomers = newcomer(holds);
+    let newcomers = newcomer(core);
     tokio::pin!(newcomers);
     loop {
         while calls.len() < AT_ONCE {
-            let in_redis_queue = |queue: &QueueName| holds.queues.in_redis_queue(queue);
+            let in_redis_queue = |queue: &QueueName| core.queues.in_redis_queue(queue);
             let Some((resource, batch)) = timetable.next_batch(in_redis_queue) else {
                 break;
             };
             calls.push(async move {
-                let ends = keep(&holds.calls, &resource, &batch).await;
+                let ends = keep(&core.calls, &resource, &batch).await;
                 (resource, ends)
             });
         }
@@ -60,8 +60,8 @@ pub(crate) async fn run(holds: &Holds) {
         tokio::select! {
             biased;
             () = &mut newcomers => {
-                timetable.learn(holds.queues.with_redis_queues());
-                newcomers.set(newcomer(holds));
+                timetable.learn(core.queues.with_redis_queues());
+                newcomers.set(newcomer(core));
             }
             () = crate::timer::sleep_until_some(next) => {}
             Some((resource, ends)) = calls.next() => timetable.ended(&resource.queue_name(), ends),
@@ -71,8 +71,8 @@ pub(crate) async fn run(holds: &Holds) {
 
 /// Returns shortly after a waiter got a place, perhaps in a queue that is not known yet. The pause
 /// collects others that come at about the same time.
-async fn newcomer(holds: &Holds) {
-    holds.queues.newcomer_in_redis().await;
+async fn newcomer(core: &Core) {
+    core.queues.newcomer_in_redis().await;
     sleep(PERIOD_MIN).await;
 }
 
@@ -92,14 +92,13 @@ async fn keep(calls: &Calls, resource: &Resource, waiters: &RedisQueue) -> Optio
     let (ends, positions) = fair::positions(reply, waiters.len()).ok()?;
     for ((field, waiter), position) in waiters.iter().zip(positions) {
         match position {
-            QueuePosition::Waiting => waiter.has_place(field, sent, None),
+            QueuePosition::Waiting => waiter.record_place(field, sent, None),
             QueuePosition::Gone | QueuePosition::Next => waiter.wake(),
         }
     }
     ends
 }
 
-// FROM session::heartbeat::timetable
 // When the next heartbeat of each local queue is due.
 //
 // # Invariants
@@ -111,14 +110,14 @@ async fn keep(calls: &Calls, resource: &Resource, waiters: &RedisQueue) -> Optio
 
 struct Timetable {
     period: Duration,
-    queues: BTreeMap<QueueName, LocalQueue>,
+    queues: BTreeMap<QueueName, QueueSchedule>,
     /// In order of time.
     due: BTreeSet<(Instant, QueueName)>,
     /// Calls of the current heartbeat that are still to be sent.
     batches: VecDeque<(Arc<Resource>, RedisQueue)>,
 }
 
-struct LocalQueue {
+struct QueueSchedule {
     resource: Arc<Resource>,
     calls_under_way: usize,
     /// When the next heartbeat is due, according to the replies so far.
@@ -145,7 +144,7 @@ impl Timetable {
             let name = resource.queue_name();
             self.queues.entry(name.clone()).or_insert_with(|| {
                 self.due.insert((first, name));
-                LocalQueue {
+                QueueSchedule {
                     resource,
                     calls_under_way: 0,
                     next: None,

@@ -11,7 +11,7 @@
 //!
 //! # Parts
 //!
-//! [`State`] has a [`Phase`] and three plain parts: [`Deadline`], [`Guards`] and [`Doubt`]. The
+//! [`HoldData`] has a [`Phase`] and three plain parts: [`Deadline`], [`Guards`] and [`Doubt`]. The
 //! parts take no lock and call no other code. [`Hold`] puts a mutex around them,
 //! and tells observers and waiters about a change after it has released the mutex (FOREIGN-1).
 //!
@@ -31,7 +31,7 @@ use crate::harness::Hearing;
 use crate::lease::{Ended, ForcedRelease, HoldState, LossReason};
 use crate::protocol::resource::Resource;
 use crate::session::deadline::{Deadline, Description, Guards, HoldIdentity, HoldTerms, InDoubt};
-use crate::session::in_flight_release::ReleaseUnderWay;
+use crate::session::in_flight_release::InFlightRelease;
 use crate::session::poll_watch::Caller;
 use crate::sync::{Mutex, Notify};
 use crate::telemetry::{Holding, Telemetry};
@@ -47,7 +47,7 @@ pub(crate) struct Hold {
     /// The token of a fenced lock.
     token: OnceLock<i64>,
     clock: Clock,
-    state: Mutex<State>,
+    state: Mutex<HoldData>,
     observer: Holding,
     /// Boxed, because most holds have none.
     description: OnceLock<Box<Description>>,
@@ -56,7 +56,7 @@ pub(crate) struct Hold {
 }
 
 #[derive(Debug)]
-struct State {
+struct HoldData {
     phase: Phase,
     deadline: Deadline,
     guards: Guards,
@@ -64,7 +64,7 @@ struct State {
     /// The hold's key in the watchdog's table.
     due: Option<Instant>,
     /// Set while the hold is leaving. Nobody else is given the field until then.
-    under_way: Option<ReleaseUnderWay>,
+    in_flight: Option<InFlightRelease>,
     /// Who got the first guard.
     taken_by: Option<Caller>,
     /// Made when somebody waits for a change for the first time.
@@ -73,7 +73,7 @@ struct State {
 
 /// The result of dropping a guard.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Left {
+pub(crate) enum LeaveOutcome {
     /// Other guards.
     Inner,
     /// Nothing: the field is to be released.
@@ -110,13 +110,13 @@ impl Hold {
             field,
             client,
         } = identity;
-        let state = State {
+        let state = HoldData {
             phase: Phase::Live { picked_up: true },
             deadline: Deadline::new(terms, sent),
             guards: Guards::new(terms),
             doubt: Doubt::none(),
             due: None,
-            under_way: None,
+            in_flight: None,
             taken_by: None,
             changed: None,
         };
@@ -301,7 +301,7 @@ impl Hold {
     }
 }
 
-impl State {
+impl HoldData {
     fn loss(&self, now: Moment) -> Option<LossReason> {
         match &self.phase {
             Phase::Lost(reason) => Some(reason.clone()),
@@ -320,7 +320,6 @@ impl State {
     }
 }
 
-// FROM session::hold::phase
 // The life of a hold, from its grant to its end.
 //
 // ```text
@@ -417,7 +416,6 @@ impl Phase {
     }
 }
 
-// FROM session::hold::doubt
 // Whether the field of a hold may pass to another owner.
 
 /// Calls about the field that are in flight or whose outcome is unknown.
@@ -482,7 +480,6 @@ impl Doubt {
     }
 }
 
-// FROM session::hold::leaving
 // How a hold ends: its guards leave, its field is released or passed on, or the hold is lost.
 
 impl Hold {
@@ -499,20 +496,20 @@ impl Hold {
     }
 
     /// Removes a guard.
-    pub(crate) fn leave(&self, terms: HoldTerms) -> Left {
+    pub(crate) fn leave(&self, terms: HoldTerms) -> LeaveOutcome {
         {
             let mut state = self.state.lock();
             state.guards.leave(terms);
             if let Some(reason) = state.loss(self.clock.now()) {
-                return Left::Lost(reason);
+                return LeaveOutcome::Lost(reason);
             }
             if state.guards.count() > 0 {
-                return Left::Inner;
+                return LeaveOutcome::Inner;
             }
             state.phase = Phase::Leaving(ReleaseCall::NotSent);
         }
         self.ends(Ended::Released);
-        Left::Last
+        LeaveOutcome::Last
     }
 
     /// The only guard leaves the field in Redis. False if the hold has other guards or is over.
@@ -552,8 +549,8 @@ impl Hold {
     }
 
     /// Marks the field as being released for as long as this hold is known to anybody.
-    pub(super) fn set_under_way(&self, under_way: ReleaseUnderWay) {
-        let before = self.state.lock().under_way.replace(under_way);
+    pub(super) fn set_in_flight(&self, in_flight: InFlightRelease) {
+        let before = self.state.lock().in_flight.replace(in_flight);
         drop(before);
     }
 
@@ -574,7 +571,7 @@ impl Hold {
     }
 
     /// The release found nothing: the hold had been lost before without this client knowing.
-    pub(crate) fn was_gone(&self) -> LossReason {
+    pub(crate) fn record_gone(&self) -> LossReason {
         let reason = self.state.lock().deadline.gone();
         self.observer.is_lost(&reason);
         reason
@@ -588,8 +585,8 @@ impl Hold {
 
     /// The field is released, or belongs to another hold.
     pub(super) fn release_settled(&self) {
-        let under_way = self.state.lock().under_way.take();
-        drop(under_way);
+        let in_flight = self.state.lock().in_flight.take();
+        drop(in_flight);
         let failed = {
             let mut state = self.state.lock();
             state.phase.settle();
@@ -666,16 +663,15 @@ impl Hold {
     }
 }
 
-// FROM session::hold::renewal
 // What the watchdog does with a hold.
 
 impl Hold {
     /// A message said that a release has granted it for this long, which began no earlier than `since`.
-    pub(crate) fn is_granted_for(&mut self, lease: Duration, since: Moment, now: Moment) {
+    pub(crate) fn set_granted_lease(&mut self, lease: Duration, since: Moment, now: Moment) {
         self.state
             .get_mut()
             .deadline
-            .is_granted_for(lease, since, now);
+            .set_granted_lease(lease, since, now);
     }
 
     /// The watchdog's next duty for this hold.
@@ -782,7 +778,6 @@ impl Hold {
     }
 }
 
-// FROM session::hold::changes
 // Waits for changes of a hold.
 
 impl Hold {

@@ -24,7 +24,7 @@ use tokio::time::Instant;
 use crate::lease::ForcedRelease;
 use crate::protocol::resource::Resource;
 use crate::session::hold::{Duty, Hold};
-use crate::session::in_flight_release::{ReleaseUnderWay, ReleasesOfKey, ReleasesUnderWay};
+use crate::session::in_flight_release::{InFlightRelease, InFlightReleases, ReleasesOfKey};
 use crate::session::poll_watch::Caller;
 use crate::sync::{Mutex, MutexGuard, Notify, no_lock_is_held};
 
@@ -34,15 +34,15 @@ const GRID: u32 = 150;
 
 /// The table of one client's holds.
 #[derive(Debug)]
-pub(crate) struct Watchdog {
-    table: Mutex<Table>,
-    under_way: ReleasesUnderWay,
+pub(crate) struct HoldTable {
+    table: Mutex<Entries>,
+    in_flight: InFlightReleases,
     pub(super) poke: Notify,
     start: Instant,
 }
 
 #[derive(Debug, Default)]
-struct Table {
+struct Entries {
     due: BTreeMap<(Instant, u64), Arc<Hold>>,
     /// By the key of their resource, and the id.
     by_key: BTreeMap<(Arc<str>, u64), Arc<Hold>>,
@@ -54,20 +54,20 @@ struct Table {
 
 /// Why a field cannot be given to a hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Taken {
+pub(crate) enum FieldConflict {
     /// Another hold of this client has it.
     Held,
     /// This client is releasing it.
     UnderRelease,
 }
 
-impl Watchdog {
+impl HoldTable {
     pub(crate) fn new() -> Self {
-        let table = Mutex::new(Table::default());
-        let (under_way, poke) = (ReleasesUnderWay::default(), Notify::new());
-        Watchdog {
+        let table = Mutex::new(Entries::default());
+        let (in_flight, poke) = (InFlightReleases::default(), Notify::new());
+        HoldTable {
             table,
-            under_way,
+            in_flight,
             poke,
             start: Instant::now(),
         }
@@ -88,14 +88,14 @@ impl Watchdog {
 
     /// Enters a hold that was restored from its text, unless this client already holds or releases
     /// its field.
-    pub(crate) fn arm_alone(&self, hold: &Arc<Hold>) -> Result<(), Taken> {
+    pub(crate) fn arm_alone(&self, hold: &Arc<Hold>) -> Result<(), FieldConflict> {
         let table = self.table.lock();
         if table.has(&hold.resource, &hold.field) {
-            return Err(Taken::Held);
+            return Err(FieldConflict::Held);
         }
         // Look here second: what leaves the table was noted here before (UNDERWAY-1).
-        if self.under_way.has(&hold.resource, &hold.field) {
-            return Err(Taken::UnderRelease);
+        if self.in_flight.has(&hold.resource, &hold.field) {
+            return Err(FieldConflict::UnderRelease);
         }
         self.arm_in(table, [(hold, None)]);
         Ok(())
@@ -103,7 +103,7 @@ impl Watchdog {
 
     fn arm_in<'a>(
         &self,
-        mut table: MutexGuard<'_, Table>,
+        mut table: MutexGuard<'_, Entries>,
         holds: impl IntoIterator<Item = (&'a Arc<Hold>, Option<Instant>)>,
     ) {
         let mut in_doubt = Vec::new();
@@ -179,22 +179,18 @@ impl Watchdog {
     }
 
     /// Nobody is given this field until the returned value is dropped.
-    pub(crate) fn release_under_way(
-        &self,
-        resource: &Resource,
-        field: &Arc<str>,
-    ) -> ReleaseUnderWay {
-        self.under_way.begin(resource, field)
+    pub(crate) fn begin_release(&self, resource: &Resource, field: &Arc<str>) -> InFlightRelease {
+        self.in_flight.begin(resource, field)
     }
 
     /// The releases of this client under a key that have begun by now. `None` if there are none.
     pub(crate) fn releases_of(&self, key: &Arc<str>) -> Option<ReleasesOfKey> {
-        self.under_way.of_key(key)
+        self.in_flight.of_key(key)
     }
 
     /// The first keys that are being released, at most `number` of them.
     pub(crate) fn first_keys_under_release(&self, number: usize) -> Vec<Arc<str>> {
-        self.under_way.first_keys(number)
+        self.in_flight.first_keys(number)
     }
 
     /// Another server serves these keys now. Each hold is uncertain until that server has confirmed
@@ -298,7 +294,7 @@ impl Watchdog {
     }
 }
 
-impl Table {
+impl Entries {
     fn put(&mut self, hold: &Arc<Hold>, due: Instant) {
         if let Some(old) = hold.set_due(Some(due)) {
             self.due.remove(&(old, hold.id));

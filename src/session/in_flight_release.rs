@@ -27,19 +27,19 @@ use crate::sync::{Mutex, call_out};
 
 /// The fields being released. Several kinds of locks may share a key and a field.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct ReleasesUnderWay {
+pub(crate) struct InFlightReleases {
     fields: Arc<Mutex<Fields>>,
 }
 
 #[derive(Debug, Default)]
 struct Fields {
     /// By key, and in the order in which the releases began.
-    releases: BTreeMap<(Arc<str>, u64), Release>,
+    releases: BTreeMap<(Arc<str>, u64), LeavingField>,
     begun: u64,
 }
 
 #[derive(Debug)]
-struct Release {
+struct LeavingField {
     field: Arc<str>,
     waited_for: WaitedFor,
 }
@@ -56,16 +56,16 @@ enum WaitedFor {
 
 impl WaitedFor {
     /// Wakes who waits.
-    fn is_over(&self) {
+    fn wake_waiters(&self) {
         if let WaitedFor::By(over) = self {
             call_out(|| over.close());
         }
     }
 }
 
-impl ReleasesUnderWay {
-    pub(crate) fn begin(&self, resource: &Resource, field: &Arc<str>) -> ReleaseUnderWay {
-        let release = Release {
+impl InFlightReleases {
+    pub(crate) fn begin(&self, resource: &Resource, field: &Arc<str>) -> InFlightRelease {
+        let release = LeavingField {
             field: field.clone(),
             waited_for: WaitedFor::ByNobody,
         };
@@ -73,7 +73,7 @@ impl ReleasesUnderWay {
         fields.begun += 1;
         let name = (resource.key.clone(), fields.begun);
         fields.releases.insert(name.clone(), release);
-        ReleaseUnderWay {
+        InFlightRelease {
             all: self.clone(),
             name,
         }
@@ -113,7 +113,7 @@ fn of_key(key: &Arc<str>, begun: u64) -> std::ops::RangeInclusive<(Arc<str>, u64
 
 /// Releases of one key that began before a certain instant.
 pub(crate) struct ReleasesOfKey {
-    all: ReleasesUnderWay,
+    all: InFlightReleases,
     key: Arc<str>,
     begun: u64,
     /// Closed when the first of them is over.
@@ -148,38 +148,38 @@ impl ReleasesOfKey {
 }
 
 /// A field that is being released for one reason. Dropped when that is over.
-pub(crate) struct ReleaseUnderWay {
-    all: ReleasesUnderWay,
+pub(crate) struct InFlightRelease {
+    all: InFlightReleases,
     name: (Arc<str>, u64),
 }
 
-impl ReleaseUnderWay {
+impl InFlightRelease {
     /// What this client took is free again. The release goes on, against a call that may still
     /// arrive.
-    pub(super) fn is_waited_for_no_more(&self) {
+    pub(super) fn let_waiters_go(&self) {
         let before = {
             let mut fields = self.all.fields.lock();
             let release = fields.releases.get_mut(&self.name);
             release.map(|of| std::mem::replace(&mut of.waited_for, WaitedFor::NotAnyMore))
         };
         if let Some(waited_for) = before {
-            waited_for.is_over();
+            waited_for.wake_waiters();
         }
     }
 }
 
-impl Drop for ReleaseUnderWay {
+impl Drop for InFlightRelease {
     fn drop(&mut self) {
         let over = self.all.fields.lock().releases.remove(&self.name);
         if let Some(release) = over {
-            release.waited_for.is_over();
+            release.waited_for.wake_waiters();
         }
     }
 }
 
-impl fmt::Debug for ReleaseUnderWay {
+impl fmt::Debug for InFlightRelease {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("ReleaseUnderWay").field(&self.name).finish()
+        f.debug_tuple("InFlightRelease").field(&self.name).finish()
     }
 }
 
@@ -194,19 +194,19 @@ mod tests {
     fn a_field_is_noted_until_the_last_reason_is_gone() {
         let resource = |kind, name| Resource::new(kind, "", name).expect("a good name");
         let (field, other): (Arc<str>, Arc<str>) = (Arc::from("a"), Arc::from("b"));
-        let (under_way, x) = (ReleasesUnderWay::default(), resource(Kind::Fair, "x"));
-        let (one, two) = (under_way.begin(&x, &field), under_way.begin(&x, &field));
+        let (in_flight, x) = (InFlightReleases::default(), resource(Kind::Fair, "x"));
+        let (one, two) = (in_flight.begin(&x, &field), in_flight.begin(&x, &field));
         drop(one);
         assert!(
-            under_way.has(&resource(Kind::Lock, "x"), &field),
+            in_flight.has(&resource(Kind::Lock, "x"), &field),
             "kinds share a key"
         );
-        assert!(!under_way.has(&x, &other));
-        assert!(!under_way.has(&resource(Kind::Fair, "y"), &field));
+        assert!(!in_flight.has(&x, &other));
+        assert!(!in_flight.has(&resource(Kind::Fair, "y"), &field));
         drop(two);
-        assert!(!under_way.has(&x, &field));
+        assert!(!in_flight.has(&x, &field));
         assert!(
-            under_way.fields.lock().releases.is_empty(),
+            in_flight.fields.lock().releases.is_empty(),
             "nothing is kept"
         );
     }
@@ -215,23 +215,23 @@ mod tests {
     fn an_acquisition_waits_for_the_releases_that_began_before_it() {
         let resource = |name| Resource::new(Kind::Lock, "", name).expect("a good name");
         let field: Arc<str> = Arc::from("a");
-        let (under_way, x) = (ReleasesUnderWay::default(), resource("x"));
-        assert!(under_way.of_key(&x.key).is_none());
-        let one = under_way.begin(&x, &field);
-        let late = under_way.begin(&x, &field);
-        let _other_key = under_way.begin(&resource("y"), &field);
-        let waits = under_way.of_key(&x.key).expect("two are under way");
+        let (in_flight, x) = (InFlightReleases::default(), resource("x"));
+        assert!(in_flight.of_key(&x.key).is_none());
+        let one = in_flight.begin(&x, &field);
+        let late = in_flight.begin(&x, &field);
+        let _other_key = in_flight.begin(&resource("y"), &field);
+        let waits = in_flight.of_key(&x.key).expect("two are under way");
         let mut over = std::pin::pin!(waits.over());
         let mut is_over = || {
             let mut cx = Context::from_waker(Waker::noop());
             over.as_mut().poll(&mut cx).is_ready()
         };
-        let _later = under_way.begin(&x, &field);
+        let _later = in_flight.begin(&x, &field);
         assert!(!is_over());
         drop(one);
         assert!(!is_over(), "another one began before");
-        late.is_waited_for_no_more();
+        late.let_waiters_go();
         assert!(is_over());
-        assert!(under_way.has(&x, &field), "it still goes on");
+        assert!(in_flight.has(&x, &field), "it still goes on");
     }
 }

@@ -22,7 +22,7 @@
 //! - **ATTEND-2** After a future was woken, the session looks at it every [`LOOK`], until it is
 //!   polled or passed over.
 //! - **ATTEND-3** The age of a future is the number of looks since the first one that found it
-//!   woken. A poll resets the age. A future whose age reaches its [`Patience`] is passed over. A
+//!   woken. A poll resets the age. A future whose age reaches its [`PollLimit`] is passed over. A
 //!   late look counts as one look, so a process that was stopped passes nobody over.
 //! - **ATTEND-4** An overloaded runtime polls all its futures late. If they were passed over one
 //!   after the other, none of them would ever get the lock. So the first look sends a *canary*, a
@@ -70,20 +70,20 @@ const STALLED_LOOKS: u64 = 25;
 
 /// How many looks may find a future woken and not polled before it is passed over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Patience(u64);
+pub(crate) struct PollLimit(u64);
 
-impl Patience {
+impl PollLimit {
     /// The patience of a caller that was never late.
-    pub(crate) const FIRST: Patience = Patience(1);
+    pub(crate) const FIRST: PollLimit = PollLimit(1);
 
     /// The patience that lasts at least for `span`.
     pub(crate) fn lasting(span: Duration) -> Self {
-        Patience(u64::try_from(span.as_millis().div_ceil(LOOK.as_millis())).unwrap_or(u64::MAX))
+        PollLimit(u64::try_from(span.as_millis().div_ceil(LOOK.as_millis())).unwrap_or(u64::MAX))
     }
 
     #[must_use]
     pub(crate) fn doubled(self) -> Self {
-        Patience(self.0.saturating_mul(2))
+        PollLimit(self.0.saturating_mul(2))
     }
 
     /// In fractions of a look.
@@ -94,30 +94,30 @@ impl Patience {
 
 /// The futures of one client that were woken and may not be polled.
 #[derive(Debug, Default)]
-pub(crate) struct Attendance {
+pub(crate) struct PollWatch {
     woken: Mutex<Vec<Weak<dyn Woken>>>,
     newcomer: Notify,
 }
 
 /// The future was not polled in time, and its work was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct PassedOver;
+pub(crate) struct CancelledAsUnpolled;
 
 /// A future that the session attends. Dropping it drops the work inside.
-pub(crate) struct Attended<F: Future>(Arc<Shared<F>>);
+pub(crate) struct Watched<F: Future>(Arc<WatchedFuture<F>>);
 
-struct Shared<F: Future> {
-    state: Mutex<State<F>>,
+struct WatchedFuture<F: Future> {
+    state: Mutex<PollState<F>>,
     /// The task of the caller.
     caller: AtomicWaker,
     /// The tokio runtime that polled it first, if any.
     runtime: OnceLock<Handle>,
-    patience: Patience,
-    attendance: Arc<Attendance>,
+    poll_limit: PollLimit,
+    poll_watch: Arc<PollWatch>,
 }
 
-struct State<F> {
-    slot: Slot<F>,
+struct PollState<F> {
+    slot: WorkSlot<F>,
     /// Woken since it was last polled.
     woken: bool,
     /// The session looks at it, or will from the next look on.
@@ -126,11 +126,11 @@ struct State<F> {
     age: Option<u64>,
 }
 
-enum Slot<F> {
+enum WorkSlot<F> {
     Ready(Pin<Box<F>>),
     /// Being polled. The poll puts the future back.
     Polled,
-    PassedOver,
+    Cancelled,
     /// Done or dropped: the future must not be put back.
     Gone,
 }
@@ -152,20 +152,20 @@ enum Look {
     Waits,
     /// The future was polled, or is gone.
     Settled,
-    PassedOver,
+    Cancelled,
 }
 
-impl Attendance {
+impl PollWatch {
     /// Does `work` for a caller. If the caller is passed over and polls again, the work starts over
-    /// with twice the patience. If the wait is over by then, the result is the `timed_out` error,
+    /// with twice the limit. If the wait is over by then, the result is the `timed_out` error,
     /// which counts how often the caller was passed over.
     ///
     /// Not an `async fn`, because its future would keep space for the arguments for as long as it
     /// lives.
-    pub(crate) fn attend_until_over<T, W>(
+    pub(crate) fn run_until_over<T, W>(
         self: &Arc<Self>,
-        (wait, mut patience): (Wait, Patience),
-        work: impl Fn(Patience) -> W,
+        (wait, mut poll_limit): (Wait, PollLimit),
+        work: impl Fn(PollLimit) -> W,
         timed_out: impl Fn() -> Error,
     ) -> impl Future<Output = Result<T, Error>>
     where
@@ -174,10 +174,10 @@ impl Attendance {
         let mut times = 0;
         async move {
             let mut done = loop {
-                if let Ok(done) = Attended::new(self, patience, work(patience)).await {
+                if let Ok(done) = Watched::new(self, poll_limit, work(poll_limit)).await {
                     break done;
                 }
-                (times, patience) = (times + 1, patience.doubled());
+                (times, poll_limit) = (times + 1, poll_limit.doubled());
                 // A wait of zero asks again, because nobody has seen the answer to its question.
                 if wait != Wait::Once && wait.is_over() {
                     break Err(timed_out());
@@ -191,11 +191,11 @@ impl Attendance {
     }
 
     /// Attends `work` at once, before the caller's first poll.
-    pub(crate) fn attend_now<F>(self: &Arc<Self>, work: F) -> Attended<F>
+    pub(crate) fn run_now<F>(self: &Arc<Self>, work: F) -> Watched<F>
     where
         F: Future + Send + 'static,
     {
-        let attended = Attended::new(self, Patience::FIRST, work);
+        let attended = Watched::new(self, PollLimit::FIRST, work);
         attended.0.wake_by_ref();
         attended
     }
@@ -211,27 +211,27 @@ impl Attendance {
     }
 }
 
-impl<F: Future + Send + 'static> Attended<F> {
-    fn new(attendance: &Arc<Attendance>, patience: Patience, work: F) -> Self {
-        let slot = Slot::Ready(Box::pin(work));
-        let state = State {
+impl<F: Future + Send + 'static> Watched<F> {
+    fn new(poll_watch: &Arc<PollWatch>, poll_limit: PollLimit, work: F) -> Self {
+        let slot = WorkSlot::Ready(Box::pin(work));
+        let state = PollState {
             slot,
             woken: false,
             listed: false,
             age: None,
         };
-        Attended(Arc::new(Shared {
+        Watched(Arc::new(WatchedFuture {
             state: Mutex::new(state),
             caller: AtomicWaker::new(),
             runtime: OnceLock::new(),
-            patience,
-            attendance: attendance.clone(),
+            poll_limit,
+            poll_watch: poll_watch.clone(),
         }))
     }
 }
 
-impl<F: Future + Send + 'static> Future for Attended<F> {
-    type Output = Result<F::Output, PassedOver>;
+impl<F: Future + Send + 'static> Future for Watched<F> {
+    type Output = Result<F::Output, CancelledAsUnpolled>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let shared = &self.0;
@@ -242,17 +242,17 @@ impl<F: Future + Send + 'static> Future for Attended<F> {
             shared.runtime.get_or_init(|| runtime);
         }
         let mut future = match shared.begin_poll() {
-            Slot::Ready(future) => future,
-            Slot::PassedOver => {
-                drop(shared.replace(Slot::Gone));
-                return Poll::Ready(Err(PassedOver));
+            WorkSlot::Ready(future) => future,
+            WorkSlot::Cancelled => {
+                drop(shared.replace(WorkSlot::Gone));
+                return Poll::Ready(Err(CancelledAsUnpolled));
             }
-            Slot::Polled | Slot::Gone => panic_polled_again(),
+            WorkSlot::Polled | WorkSlot::Gone => panic_polled_again(),
         };
         let waker = Waker::from(shared.clone());
         match future.as_mut().poll(&mut Context::from_waker(&waker)) {
             Poll::Ready(done) => {
-                drop(shared.replace(Slot::Gone));
+                drop(shared.replace(WorkSlot::Gone));
                 Poll::Ready(Ok(done))
             }
             Poll::Pending => {
@@ -268,31 +268,31 @@ fn panic_polled_again() -> ! {
     panic!("BUG: polled again after its end")
 }
 
-impl<F: Future> Drop for Attended<F> {
+impl<F: Future> Drop for Watched<F> {
     fn drop(&mut self) {
-        let before = self.0.replace(Slot::Gone);
+        let before = self.0.replace(WorkSlot::Gone);
         drop(before);
     }
 }
 
-impl<F: Future> Shared<F> {
-    fn replace(&self, slot: Slot<F>) -> Slot<F> {
+impl<F: Future> WatchedFuture<F> {
+    fn replace(&self, slot: WorkSlot<F>) -> WorkSlot<F> {
         std::mem::replace(&mut self.state.lock().slot, slot)
     }
 
     /// This poll sees every wake-up until now.
-    fn begin_poll(&self) -> Slot<F> {
+    fn begin_poll(&self) -> WorkSlot<F> {
         let mut state = self.state.lock();
         (state.woken, state.age) = (false, None);
-        std::mem::replace(&mut state.slot, Slot::Polled)
+        std::mem::replace(&mut state.slot, WorkSlot::Polled)
     }
 
     /// A waker that the poll called may have dropped the future. Then its work is dropped here,
     /// outside the lock.
     fn put_back(&self, future: Pin<Box<F>>) {
         let mut state = self.state.lock();
-        if matches!(state.slot, Slot::Polled) {
-            state.slot = Slot::Ready(future);
+        if matches!(state.slot, WorkSlot::Polled) {
+            state.slot = WorkSlot::Ready(future);
             return;
         }
         drop(state);
@@ -300,7 +300,7 @@ impl<F: Future> Shared<F> {
     }
 }
 
-impl<F: Future + Send + 'static> Wake for Shared<F> {
+impl<F: Future + Send + 'static> Wake for WatchedFuture<F> {
     fn wake(self: Arc<Self>) {
         self.wake_by_ref();
     }
@@ -312,36 +312,36 @@ impl<F: Future + Send + 'static> Wake for Shared<F> {
         drop(state);
         if !listed {
             let weak: Weak<Self> = Arc::downgrade(self);
-            self.attendance.list(weak);
+            self.poll_watch.list(weak);
         }
         call_out(|| self.caller.wake());
     }
 }
 
-impl<F: Future + Send + 'static> Woken for Shared<F> {
+impl<F: Future + Send + 'static> Woken for WatchedFuture<F> {
     fn look(&self, parts: u64) -> Look {
         let mut state = self.state.lock();
-        if !state.woken || matches!(state.slot, Slot::PassedOver | Slot::Gone) {
+        if !state.woken || matches!(state.slot, WorkSlot::Cancelled | WorkSlot::Gone) {
             state.listed = false;
             return Look::Settled;
         }
         let age = match (&state.slot, state.age) {
             // The current poll may handle this wake-up. If it does not, the age begins at the next
             // look.
-            (Slot::Polled, _) => None,
+            (WorkSlot::Polled, _) => None,
             (_, None) => Some(0),
             (_, Some(age)) => Some(age + parts),
         };
         let is_first = state.age.is_none();
         state.age = age;
-        if age.is_none_or(|age| age < self.patience.age_max()) {
+        if age.is_none_or(|age| age < self.poll_limit.age_max()) {
             return if is_first { Look::First } else { Look::Waits };
         }
-        let work = std::mem::replace(&mut state.slot, Slot::PassedOver);
+        let work = std::mem::replace(&mut state.slot, WorkSlot::Cancelled);
         drop(state);
         // The drop cleans up what is under way, and must run outside the lock.
         drop(work);
-        Look::PassedOver
+        Look::Cancelled
     }
 
     fn send_canary(&self) -> Option<JoinHandle<()>> {
@@ -349,32 +349,32 @@ impl<F: Future + Send + 'static> Woken for Shared<F> {
     }
 }
 
-impl<F: Future> std::fmt::Debug for Shared<F> {
+impl<F: Future> std::fmt::Debug for WatchedFuture<F> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Attended")
-            .field("patience", &self.patience)
+        f.debug_struct("Watched")
+            .field("poll_limit", &self.poll_limit)
             .finish_non_exhaustive()
     }
 }
 
 /// A future that was woken, as the last look found it.
 #[derive(Debug)]
-struct Seen {
+struct WokenFuture {
     future: Weak<dyn Woken>,
     /// Tells whether the future's runtime has run anything since the first look.
     canary: Option<JoinHandle<()>>,
 }
 
 /// Looks at woken futures, until it is dropped.
-pub(crate) async fn run(attendance: &Attendance, counters: &Counters) {
-    let mut seen: Vec<Seen> = Vec::new();
+pub(crate) async fn run(poll_watch: &PollWatch, counters: &Counters) {
+    let mut seen: Vec<WokenFuture> = Vec::new();
     loop {
-        if seen.is_empty() && attendance.woken.lock().is_empty() {
-            attendance.newcomer.notified().await;
+        if seen.is_empty() && poll_watch.woken.lock().is_empty() {
+            poll_watch.newcomer.notified().await;
         }
         sleep(LOOK).await;
-        let newcomers = std::mem::take(&mut *attendance.woken.lock());
-        seen.extend(newcomers.into_iter().map(|future| Seen {
+        let newcomers = std::mem::take(&mut *poll_watch.woken.lock());
+        seen.extend(newcomers.into_iter().map(|future| WokenFuture {
             future,
             canary: None,
         }));
@@ -390,7 +390,7 @@ pub(crate) async fn run(attendance: &Attendance, counters: &Counters) {
                 }
                 Look::Waits => true,
                 Look::Settled => false,
-                Look::PassedOver => {
+                Look::Cancelled => {
                     count(&counters.passed_over);
                     false
                 }
@@ -399,7 +399,6 @@ pub(crate) async fn run(attendance: &Attendance, counters: &Counters) {
     }
 }
 
-// FROM session::wait
 // How long a caller waits for a lock.
 
 /// How long a caller waits.
@@ -445,7 +444,6 @@ impl From<Duration> for Wait {
     }
 }
 
-// FROM session::caller
 // Who calls: a task, or a thread that runs no task.
 
 /// The work that waits as one while a call of it waits.

@@ -45,7 +45,7 @@ use crate::session::deadline::HoldTerms;
 use crate::session::hold::Hold;
 use crate::session::settings::Streak;
 use crate::session::waiter::{
-    FreeFor, SHORTEST, Servers, Turns, Waiter, WaiterSignal, Yield, Yielded,
+    Audience, ConnectionEpoch, SHORTEST, Turns, Waiter, WaiterSignal, Yield, Yielded,
 };
 use crate::sync::{Map, Notify};
 
@@ -81,7 +81,7 @@ impl LocalQueues {
         };
         let yielding = yielding.take();
         let yielding = yielding.filter(|yielding| yielding.until > Instant::now());
-        let next = queue.is_contended_by(waiter.clone(), yielding);
+        let next = queue.set_contender(waiter.clone(), yielding);
         drop(queue);
         self.follow(&resource.queue_name(), next);
     }
@@ -152,7 +152,7 @@ impl LocalQueues {
             if resource.kind.contenders() == Contenders::Successive {
                 return queue.promote(None);
             }
-            let next = queue.is_taken_by(hold);
+            let next = queue.set_holder(hold);
             queue.turns.granted(yielded, resource.kind.wait_mode());
             next
         });
@@ -200,7 +200,7 @@ impl LocalQueues {
     /// Other clients that received the release message get time to ask first. After a writer, so do
     /// readers of this client. Both learn of the release at the same time, but the writer learns of
     /// it in memory, which is faster.
-    pub(crate) fn vacate(&self, hold: &Hold, free_for: FreeFor) {
+    pub(crate) fn vacate(&self, hold: &Hold, audience: Audience) {
         let readers = hold
             .resource
             .queue_of_readers()
@@ -210,10 +210,10 @@ impl LocalQueues {
                 return Next::Same;
             }
             let readers = i64::from(readers);
-            let to_others = match free_for {
-                FreeFor::Unlisted => Some(Yield::to_listening(1)),
-                FreeFor::Others(0) => queue.turns.yields_to(0),
-                FreeFor::Others(receivers) => queue.turns.yields_to(receivers + readers),
+            let to_others = match audience {
+                Audience::Unlisted => Some(Yield::to_listening(1)),
+                Audience::Others(0) => queue.turns.yields_to(0),
+                Audience::Others(receivers) => queue.turns.yields_to(receivers + readers),
             };
             let to_readers = (readers > 0).then(|| Yield::to(readers, SHORTEST));
             queue.promote(to_others.or(to_readers).map(Box::new))
@@ -347,7 +347,6 @@ impl fmt::Debug for LocalQueues {
     }
 }
 
-// FROM session::local_queue::state
 // One local queue: its holder or contender, its waiters, and what it remembers about other
 // clients.
 
@@ -402,14 +401,14 @@ impl LocalQueue {
     /// Makes the next waiter the contender.
     fn promote(&mut self, yielding: Option<Box<Yield>>) -> Next {
         if let Some((_, next)) = self.waiters.pop_first() {
-            self.is_contended_by(next, yielding)
+            self.set_contender(next, yielding)
         } else {
             self.state = QueueState::Vacant { yielding };
             Next::Empty
         }
     }
 
-    fn is_contended_by(&mut self, next: Arc<Waiter>, yielding: Option<Box<Yield>>) -> Next {
+    fn set_contender(&mut self, next: Arc<Waiter>, yielding: Option<Box<Yield>>) -> Next {
         if let Some(before) = self.contender() {
             next.learns_from(before);
         }
@@ -420,7 +419,7 @@ impl LocalQueue {
 
     /// A hold that Redis has just granted now has the lock, unless it ended before: then it may already have
     /// tried to leave the queue (QUEUE-4).
-    fn is_taken_by(&mut self, hold: &Arc<Hold>) -> Next {
+    fn set_holder(&mut self, hold: &Arc<Hold>) -> Next {
         if hold.has_ended() {
             return self.promote(None);
         }
@@ -497,7 +496,6 @@ impl LocalQueue {
     }
 }
 
-// FROM session::local_queue::in_redis
 // Waiters that have a place in a queue in Redis: those of fair locks.
 
 /// Waiters in a queue in Redis, each with its field.
@@ -519,15 +517,15 @@ impl LocalQueues {
     }
 
     /// A waiter has a place in the queue in Redis. `kept` is when the call that last kept the place
-    /// was sent. `sole_since` is set if it is the first that asked for a place.
-    pub(crate) fn has_place(
+    /// was sent. `grant_provable_since` is set if it is the first that asked for a place.
+    pub(crate) fn record_place(
         &self,
         waiter: &Waiter,
         field: &Arc<str>,
         kept: Moment,
-        sole_since: Option<Servers>,
+        grant_provable_since: Option<ConnectionEpoch>,
     ) {
-        waiter.has_place(field, kept, sole_since);
+        waiter.record_place(field, kept, grant_provable_since);
         self.in_redis.notify_one();
     }
 

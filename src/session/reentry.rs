@@ -78,7 +78,6 @@ pub(super) enum OwnerRelation {
     WouldDeadlock(&'static str),
 }
 
-// FROM session::section
 // Code that runs inside `guard.run(..)` may re-enter the locks of that guard.
 //
 // While the future of a section is polled, or its closure runs, the section is on a stack of the

@@ -12,13 +12,13 @@ use crate::protocol::replies::{self, Released};
 use crate::protocol::resource::Resource;
 use crate::protocol::{Call, Value, read_write};
 use crate::session::calls::Calls;
-use crate::session::cleanup_queue::{Count, Early, Release};
-use crate::session::core::Holds;
+use crate::session::cleanup_queue::{Release, ReleaseTarget, SentRelease};
+use crate::session::core::Core;
 use crate::session::deadline::{HoldTerms, InDoubt};
 use crate::session::hold::Hold;
-use crate::session::in_flight_release::ReleaseUnderWay;
+use crate::session::in_flight_release::InFlightRelease;
 use crate::session::retry::Retry;
-use crate::session::waiter::FreeFor;
+use crate::session::waiter::Audience;
 use crate::stats::count;
 use crate::timer::{Instant, sleep_until};
 use crate::transport::{CallError, Lane};
@@ -28,7 +28,7 @@ impl Release {
     pub(super) fn of_one_guard(hold: Arc<Hold>) -> Self {
         Release {
             hold,
-            to: Count::Guards,
+            to: ReleaseTarget::RemainingGuards,
         }
     }
 
@@ -36,7 +36,7 @@ impl Release {
     pub(crate) fn of_all(hold: Arc<Hold>) -> Self {
         Release {
             hold,
-            to: Count::Zero,
+            to: ReleaseTarget::NoGuards,
         }
     }
 
@@ -45,43 +45,43 @@ impl Release {
     }
 
     /// Sends the first call of a last release.
-    pub(super) fn send_early(&self, holds: &Holds) -> Option<Early> {
+    pub(super) fn send_first_call(&self, core: &Core) -> Option<SentRelease> {
         match self.to {
             // It frees nothing, so it has time.
-            Count::Guards => None,
-            Count::Zero => Early::send(holds, &self.hold),
+            ReleaseTarget::RemainingGuards => None,
+            ReleaseTarget::NoGuards => SentRelease::send(core, &self.hold),
         }
     }
 
     /// A call was sent and its outcome is unknown.
-    pub(super) fn is_in_doubt(&self) {
-        if self.to == Count::Guards {
+    pub(super) fn mark_in_doubt(&self) {
+        if self.to == ReleaseTarget::RemainingGuards {
             self.hold.call_in_doubt();
         }
     }
 
     /// Repeats the release until Redis confirms it or the lease has certainly ended (CLEANUP-1).
-    pub(super) async fn in_background(&self, holds: &Holds, early: Option<Early>) {
+    pub(super) async fn in_background(&self, core: &Core, sent_release: Option<SentRelease>) {
         let (hold, lease) = (&self.hold, self.hold.longest_lease());
         let lane = match self.to {
             // Behind re-entries that were sent before on the same lane.
-            Count::Guards => Lane::Caller,
-            Count::Zero => Lane::Background,
+            ReleaseTarget::RemainingGuards => Lane::Caller,
+            ReleaseTarget::NoGuards => Lane::Background,
         };
-        let mut path = Path::of_background(lane, lease).after(early);
-        let Err(error) = self.carry_out(holds, &mut path).await else {
+        let mut path = Path::of_background(lane, lease).after(sent_release);
+        let Err(error) = self.carry_out(core, &mut path).await else {
             return;
         };
         match self.to {
-            Count::Guards => {
-                give_up(holds, &hold.resource, &error, None);
+            ReleaseTarget::RemainingGuards => {
+                give_up(core, &hold.resource, &error, None);
                 hold.call_in_doubt();
                 hold.call_settled();
             }
-            Count::Zero => {
-                give_up(holds, &hold.resource, &error, Some(lease));
+            ReleaseTarget::NoGuards => {
+                give_up(core, &hold.resource, &error, Some(lease));
                 hold.release_failed(Error::from_call(&hold.resource.name, lease, error));
-                holds.released(hold, FreeFor::NOBODY);
+                core.released(hold, Audience::NOBODY);
             }
         }
     }
@@ -90,18 +90,18 @@ impl Release {
     /// inner result is what the caller of `unlock` gets.
     pub(super) async fn carry_out(
         &self,
-        holds: &Holds,
+        core: &Core,
         path: &mut Path,
     ) -> Result<Result<(), Error>, CallError> {
         match self.to {
-            Count::Guards => self.lower(holds, path).await,
-            Count::Zero => self.end(holds, path).await,
+            ReleaseTarget::RemainingGuards => self.lower(core, path).await,
+            ReleaseTarget::NoGuards => self.end(core, path).await,
         }
     }
 
     /// Lowers the count and leaves the lease as it is. Only other clients look at the count; the
     /// last release does not depend on it.
-    async fn lower(&self, holds: &Holds, path: &mut Path) -> Result<Result<(), Error>, CallError> {
+    async fn lower(&self, core: &Core, path: &mut Path) -> Result<Result<(), Error>, CallError> {
         let hold = &self.hold;
         let call = || {
             let guards = hold.guards();
@@ -110,58 +110,54 @@ impl Release {
                 hold.call_in_doubt();
                 return None;
             }
-            Some(
-                holds
-                    .calls
-                    .release_call(&hold.resource, &hold.field, guards),
-            )
+            Some(core.calls.release_call(&hold.resource, &hold.field, guards))
         };
         let Confirmed { released, .. } =
-            confirm(holds, path, &hold.resource, call, None, || {}).await?;
+            confirm(core, path, &hold.resource, call, None, || {}).await?;
         hold.call_settled();
         // The release of the last guard may have overtaken this call.
         if released == Released::Absent && !hold.all_guards_left() {
-            holds.lose(hold, LossReason::Gone);
+            core.lose(hold, LossReason::Gone);
         }
         Ok(lost_before_its_release(hold))
     }
 
-    async fn end(&self, holds: &Holds, path: &mut Path) -> Result<Result<(), Error>, CallError> {
+    async fn end(&self, core: &Core, path: &mut Path) -> Result<Result<(), Error>, CallError> {
         let hold = &self.hold;
         let sent_before = hold.release_sent();
         let in_background = path.in_background();
         let unreachable = || {
             if in_background {
                 // Redis cannot be reached. Let the next local waiter ask for itself.
-                holds.queues.vacate(hold, FreeFor::NOBODY);
+                core.queues.vacate(hold, Audience::NOBODY);
             }
         };
-        let call = || Some(holds.end_call(hold));
+        let call = || Some(core.end_call(hold));
         let Confirmed {
             released,
             in_doubt,
             sent,
-        } = confirm(holds, path, &hold.resource, call, None, unreachable).await?;
+        } = confirm(core, path, &hold.resource, call, None, unreachable).await?;
         let (told, ended) = match released {
-            Released::Free { receivers } => (FreeFor::Others(receivers), Ok(())),
-            Released::FreeForOthers => (FreeFor::Unlisted, Ok(())),
-            Released::Given => {
-                holds.contention.was_met();
-                (FreeFor::NOBODY, Ok(()))
+            Released::Free { receivers } => (Audience::Others(receivers), Ok(())),
+            Released::FreeForUnlisted => (Audience::Unlisted, Ok(())),
+            Released::HandedOver => {
+                core.contention.note_other_client();
+                (Audience::NOBODY, Ok(()))
             }
             // The first of two calls released the hold, unless its lease had ended by then.
             Released::StillHeld | Released::Absent
                 if (in_doubt || sent_before) && sent < hold.deadline() =>
             {
-                (FreeFor::NOBODY, Ok(()))
+                (Audience::NOBODY, Ok(()))
             }
             Released::StillHeld | Released::Absent => {
-                let lost = Error::lost(&hold.resource.name, holds.was_gone(hold));
+                let lost = Error::lost(&hold.resource.name, core.record_gone(hold));
                 hold.release_failed(lost.clone());
-                (FreeFor::NOBODY, Err(lost))
+                (Audience::NOBODY, Err(lost))
             }
         };
-        holds.released(hold, told);
+        core.released(hold, told);
         Ok(ended)
     }
 }
@@ -174,7 +170,6 @@ pub(crate) fn lost_before_its_release(hold: &Hold) -> Result<(), Error> {
     }
 }
 
-// FROM session::holds::release::confirm
 // Sends the calls of one release until Redis confirms it.
 
 const PAUSE_FIRST: Duration = Duration::from_millis(20);
@@ -197,7 +192,7 @@ pub(super) struct Path {
     /// Each call waits for a slot, so that thousands of releases do not delay renewals.
     slots: bool,
     /// The first call, which is on its way.
-    early: Option<Early>,
+    sent_release: Option<SentRelease>,
 }
 
 impl Path {
@@ -208,7 +203,7 @@ impl Path {
             lane: Lane::Caller,
             retry,
             slots: false,
-            early: None,
+            sent_release: None,
         }
     }
 
@@ -220,12 +215,15 @@ impl Path {
             lane,
             retry: patient().until(limit),
             slots: true,
-            early: None,
+            sent_release: None,
         }
     }
 
-    pub(super) fn after(self, early: Option<Early>) -> Self {
-        Path { early, ..self }
+    pub(super) fn after(self, sent_release: Option<SentRelease>) -> Self {
+        Path {
+            sent_release,
+            ..self
+        }
     }
 
     pub(super) fn in_background(&self) -> bool {
@@ -236,24 +234,24 @@ impl Path {
     /// send.
     async fn send(
         &mut self,
-        holds: &Holds,
+        core: &Core,
         key: &str,
         call: &(impl Fn() -> Option<Call> + Send + Sync),
     ) -> Option<(Instant, Result<Value, CallError>)> {
-        if let Some(early) = self.early.take() {
-            return Some((early.sent, Box::pin(early.outcome()).await));
+        if let Some(sent_release) = self.sent_release.take() {
+            return Some((sent_release.sent, Box::pin(sent_release.outcome()).await));
         }
         let slot = if self.slots {
-            let node = holds.calls.transport.node_of(key);
+            let node = core.calls.transport.node_of(key);
             // Boxed, because the release of a caller would keep space for it.
-            Some(Box::pin(holds.cleanups.slot(self.lane, node)).await)
+            Some(Box::pin(core.cleanups.slot(self.lane, node)).await)
         } else {
             None
         };
         let sent = Instant::now();
         // Build the call only now: guards may have come and gone while this release waited for its
         // slot.
-        let reply = holds.calls.call(self.lane, call()?).await;
+        let reply = core.calls.call(self.lane, call()?).await;
         drop(slot);
         Some((sent, reply))
     }
@@ -273,17 +271,17 @@ pub(super) struct Confirmed {
 ///
 /// Calls `unreachable` after each failure.
 pub(super) async fn confirm(
-    holds: &Holds,
+    core: &Core,
     path: &mut Path,
     resource: &Resource,
     call: impl Fn() -> Option<Call> + Send + Sync,
-    doubt: Option<(InDoubt, &ReleaseUnderWay)>,
+    doubt: Option<(InDoubt, &InFlightRelease)>,
     mut unreachable: impl FnMut() + Send,
 ) -> Result<Confirmed, CallError> {
     let mut answered_since = None;
     loop {
-        let outage = holds.calls.outages.next();
-        let sent = path.send(holds, &resource.key, &call).await;
+        let outage = core.calls.outages.next();
+        let sent = path.send(core, &resource.key, &call).await;
         let (now, Path { lane, retry, .. }) = (Instant::now(), &mut *path);
         let Some((sent, reply)) = sent else {
             return Ok(Confirmed {
@@ -298,12 +296,12 @@ pub(super) async fn confirm(
             sent,
         };
         if let Ok(reply @ Value::Array(_)) = &reply {
-            Box::pin(tidy(holds, *lane, resource, reply.clone())).await;
+            Box::pin(tidy(core, *lane, resource, reply.clone())).await;
         }
         match reply.and_then(|value| replies::released(value).map_err(Into::into)) {
             Ok(released) => {
                 let settled = doubt.is_none_or(|(doubt, _)| {
-                    holds.calls.transport.epoch(*lane, &resource.key) == doubt.epoch
+                    core.calls.transport.epoch(*lane, &resource.key) == doubt.epoch
                         || now >= *answered_since.get_or_insert(now) + doubt.lease
                 });
                 if settled {
@@ -312,8 +310,8 @@ pub(super) async fn confirm(
                 // The last repetition comes when the lease of a late attempt has certainly ended.
                 let over = doubt
                     .zip(answered_since)
-                    .map(|((doubt, under_way), since)| {
-                        under_way.is_waited_for_no_more();
+                    .map(|((doubt, in_flight), since)| {
+                        in_flight.let_waiters_go();
                         since + doubt.lease
                     });
                 let next = now + retry.next_pause();
@@ -335,13 +333,13 @@ pub(super) async fn confirm(
 ///
 /// CANCEL: the hold has ended. If this future is dropped, or a call fails, readers that have died count until a later
 /// release, or until the key expires.
-async fn tidy(holds: &Holds, lane: Lane, resource: &Resource, mut reply: Value) {
-    let publish = holds.calls.publish_command(resource);
+async fn tidy(core: &Core, lane: Lane, resource: &Resource, mut reply: Value) {
+    let publish = core.calls.publish_command(resource);
     for _ in 0..TIDY_MAX {
         let Some(call) = read_write::tidy(resource, publish, &reply) else {
             return;
         };
-        let Ok(next) = holds.calls.call(lane, call).await else {
+        let Ok(next) = core.calls.call(lane, call).await else {
             return;
         };
         reply = next;
@@ -351,7 +349,7 @@ async fn tidy(holds: &Holds, lane: Lane, resource: &Resource, mut reply: Value) 
 /// The release is not repeated any more. If a server refused it, the field may stay in Redis for
 /// `lease`.
 pub(super) fn give_up(
-    holds: &Holds,
+    core: &Core,
     resource: &Resource,
     error: &CallError,
     lease: Option<Duration>,
@@ -359,35 +357,33 @@ pub(super) fn give_up(
     if *error == CallError::Closed {
         return;
     }
-    count(&holds.calls.counters.releases_failed);
-    holds
-        .calls
+    count(&core.calls.counters.releases_failed);
+    core.calls
         .settings
         .telemetry
         .gave_up(resource.kind.label(), &resource.name);
     if let (CallError::Refused(fault), Some(lease)) = (error, lease)
         && !fault.is_wrong_type()
     {
-        holds.cleanups.was_refused(Instant::now() + lease);
+        core.cleanups.record_refusal(Instant::now() + lease);
     }
 }
 
-// FROM session::holds::release::early
 // The first call of a release that nobody waits for.
 //
 // The drop of the guard itself passes it to the connection, so it often is in the socket before
 // the program ends. The background task waits for its outcome, and repeats it if necessary.
 
-impl Early {
+impl SentRelease {
     /// Sends the release of a hold whose last guard is gone. `None` if there is no connection, or
     /// too many releases are in flight. Never blocks, and needs no runtime.
-    pub(super) fn send(holds: &Holds, hold: &Hold) -> Option<Self> {
-        let (calls, key) = (&holds.calls, &hold.resource.key);
+    pub(super) fn send(core: &Core, hold: &Hold) -> Option<Self> {
+        let (calls, key) = (&core.calls, &hold.resource.key);
         let node = calls.transport.node_of(key);
-        let slot = holds.cleanups.free_slot(Lane::Background, node)?;
+        let slot = core.cleanups.free_slot(Lane::Background, node)?;
         let sent = Instant::now();
-        let call = calls.send(Lane::Background, holds.end_call(hold)).ok()?;
-        Some(Early { sent, call, slot })
+        let call = calls.send(Lane::Background, core.end_call(hold)).ok()?;
+        Some(SentRelease { sent, call, slot })
     }
 
     pub(super) async fn outcome(self) -> Result<Value, CallError> {
@@ -397,31 +393,26 @@ impl Early {
     }
 }
 
-// FROM session::holds::release::departure
 // Decides who gets the field when the last guard of a hold is gone.
 
 /// Takes a hold out of the watchdog's table. True if the next local waiter gets it; otherwise it
 /// must be released.
-pub(crate) fn hand_over(holds: &Holds, hold: &Arc<Hold>, terms: HoldTerms) -> bool {
-    hold.set_under_way(
-        holds
-            .watchdog
-            .release_under_way(&hold.resource, &hold.field),
-    );
-    holds.watchdog.disarm(hold);
-    if holds.calls.life.is_closed() {
+pub(crate) fn hand_over(core: &Core, hold: &Arc<Hold>, terms: HoldTerms) -> bool {
+    hold.set_in_flight(core.hold_table.begin_release(&hold.resource, &hold.field));
+    core.hold_table.disarm(hold);
+    if core.calls.life.is_closed() {
         return false;
     }
-    let pass = |next| Arc::new(hold.handed_over(holds.calls.next_id(), next));
-    let Some(passed) = holds.queues.hand_over(hold, terms, pass) else {
+    let pass = |next| Arc::new(hold.handed_over(core.calls.next_id(), next));
+    let Some(passed) = core.queues.hand_over(hold, terms, pass) else {
         return false;
     };
     // Only now, because the queue was locked until here, and all of this calls foreign code
     // (FOREIGN-1).
-    passed.observe(&holds.calls.settings.telemetry);
-    holds.watchdog.arm(&passed, None);
+    passed.observe(&core.calls.settings.telemetry);
+    core.hold_table.arm(&passed, None);
     hold.passed_on();
     // A shutdown in the meantime may have collected holds before this one existed.
-    holds.lose_if_closed(&passed);
+    core.lose_if_closed(&passed);
     true
 }

@@ -12,10 +12,10 @@ use crate::error::{ConfigError, Error};
 use crate::lease::Lease;
 use crate::protocol::resource::Resource;
 use crate::session::calls::Calls;
-use crate::session::core::{Handle, Holds};
+use crate::session::core::{Core, Handle};
 use crate::session::deadline::{Clocks, HoldTerms};
 use crate::session::hold::Hold;
-use crate::session::poll_watch::{Caller, Patience, Wait};
+use crate::session::poll_watch::{Caller, PollLimit, Wait};
 use crate::session::reentry::{OwnerRelation, Proofs};
 use crate::session::retry::Retry;
 use crate::session::settings::{LockSettings, checked_text};
@@ -45,7 +45,7 @@ pub(crate) struct Request {
     pub(crate) wait: Wait,
     pub(super) caller: Caller,
     /// How late the caller may poll.
-    pub(crate) patience: Patience,
+    pub(crate) poll_limit: PollLimit,
     pub(crate) started: Instant,
     /// The last call found a key without an expiry.
     pub(super) no_expiry: Arc<AtomicBool>,
@@ -81,7 +81,7 @@ impl Request {
             settings: LockSettings::default(),
             wait,
             caller: Caller::current(),
-            patience: Patience::FIRST,
+            poll_limit: PollLimit::FIRST,
             started,
             no_expiry,
             observer,
@@ -92,7 +92,7 @@ impl Request {
     }
 
     /// Another owner holds the lock for this long.
-    pub(super) fn met(&self, left: Option<Duration>) {
+    pub(super) fn saw_holder(&self, left: Option<Duration>) {
         let no_expiry = left.is_none() && self.resource.kind.tells_of_missing_expiry();
         self.no_expiry.store(no_expiry, Relaxed);
     }
@@ -140,11 +140,11 @@ impl Request {
         }
     }
 
-    pub(super) fn timed_out(&self, holds: &Holds) -> Error {
-        count(&holds.calls.counters.timed_out);
+    pub(super) fn timed_out(&self, core: &Core) -> Error {
+        count(&core.calls.counters.timed_out);
         let name = self.resource.name.clone();
         let no_expiry = self.no_expiry.load(Relaxed);
-        let held_here = holds.held_here(&self.resource, self.caller);
+        let held_here = core.held_here(&self.resource, self.caller);
         let by_this_task = held_here.as_ref().is_some_and(|(_, by_task)| *by_task);
         let by_this_client = held_here.is_some();
         let waited = self.started.elapsed();
@@ -194,7 +194,7 @@ impl Request {
         if self.is_over() {
             return Err(self.failed(error));
         }
-        calls.life.is_ours()?;
+        calls.life.check_process()?;
         if calls.life.is_closed() {
             return Err(Error::Closed);
         }
@@ -211,7 +211,6 @@ impl Request {
     }
 }
 
-// FROM session::options
 // What a caller asks for, and the hold's terms that follow from it.
 
 /// What a caller asks for, about one lock or several.
@@ -223,7 +222,7 @@ pub(crate) struct Options {
     /// The lock is a member of a quorum, whose servers have independent clocks.
     pub(crate) of_quorum: bool,
     /// How late the caller may poll. The members of a multi lock use the patience of the whole.
-    pub(crate) patience: Patience,
+    pub(crate) poll_limit: PollLimit,
     /// Holds of the guards that the caller presented, and of the sections around the call.
     pub(crate) shown: Arc<[Arc<Hold>]>,
     /// A text that tells people what the lock is for.
@@ -238,7 +237,7 @@ impl Options {
             lease,
             max_hold: None,
             of_quorum: false,
-            patience: Patience::FIRST,
+            poll_limit: PollLimit::FIRST,
             shown,
             purpose,
         }
@@ -278,7 +277,6 @@ pub(crate) fn checked_purpose(purpose: String) -> Result<Arc<str>, ConfigError> 
     Ok(Arc::from(purpose))
 }
 
-// FROM session::for_caller
 // Runs an acquisition on behalf of a caller who may stop polling.
 
 /// Does the `work` of an acquisition, attended. A caller that stops polling is treated as if it had
@@ -286,7 +284,7 @@ pub(crate) fn checked_purpose(purpose: String) -> Result<Arc<str>, ConfigError> 
 ///
 /// Not an `async fn`, because its future would keep space for the arguments for as long as it
 /// lives.
-pub(super) fn for_caller<T, W>(
+pub(super) fn run_watched<T, W>(
     handle: &Arc<Handle>,
     request: Request,
     work: impl Fn(Arc<Handle>, Arc<Request>) -> W + Sync,
@@ -296,20 +294,20 @@ where
 {
     let request = Arc::new(request);
     async move {
-        let holds = handle.holds();
+        let core = handle.core();
         request.observer.begins();
         let work = |_| work(handle.clone(), request.clone());
-        let timed_out = || request.timed_out(holds);
-        let limits = (request.wait, request.patience);
-        let attendance = &handle.session.attendance;
-        let done = attendance.attend_until_over(limits, work, timed_out);
+        let timed_out = || request.timed_out(core);
+        let limits = (request.wait, request.poll_limit);
+        let poll_watch = &handle.session.poll_watch;
+        let done = poll_watch.run_until_over(limits, work, timed_out);
         let mut done = request.observer.around(done).await;
         if request.names_holder()
             && let Err(error) = &mut done
         {
             // Boxed, because otherwise every acquisition would have space for this future.
             let wait_ended = request.deadline().unwrap_or_else(Instant::now);
-            Box::pin(holds.name_holder(&request.resource, wait_ended, error)).await;
+            Box::pin(core.name_holder(&request.resource, wait_ended, error)).await;
         }
         request.reports_end(done.as_ref().err());
         done

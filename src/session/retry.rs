@@ -126,7 +126,6 @@ impl Retry {
     }
 }
 
-// FROM session::retry_delay
 // When a waiter asks again without having been notified.
 
 /// The first pause of a waiter that would listen if there were messages.
@@ -240,7 +239,6 @@ fn expiry_jitter() -> Duration {
     Duration::from_micros(fastrand::u64(1_000..10_000))
 }
 
-// FROM session::calls::idempotency
 // Calls that are repeated and must still take effect only once. Each of them carries a reply key,
 // under which Redis keeps the first reply for a while.
 //
@@ -322,7 +320,6 @@ impl Calls {
     }
 }
 
-// FROM session::outcome
 // Turns outcomes of the transport into errors. Nothing else does that.
 
 impl Error {

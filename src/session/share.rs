@@ -13,14 +13,14 @@ use crate::error::Error;
 use crate::lease::LossReason;
 use crate::protocol::replies;
 use crate::session::cleanup_queue::{Cleanup, CleanupPending, Release};
-use crate::session::core::{Handle, Holds};
+use crate::session::core::{Core, Handle};
 use crate::session::deadline::{HoldIdentity, HoldTerms};
-use crate::session::hold::{Hold, Left};
-use crate::session::hold_table::Taken;
-use crate::session::poll_watch::{Caller, PassedOver};
+use crate::session::hold::{Hold, LeaveOutcome};
+use crate::session::hold_table::FieldConflict;
+use crate::session::poll_watch::{Caller, CancelledAsUnpolled};
 use crate::session::release::{Path, hand_over, lost_before_its_release};
-use crate::session::request::{Request, for_caller, outage_retry};
-use crate::session::waiter::FreeFor;
+use crate::session::request::{Request, outage_retry, run_watched};
+use crate::session::waiter::Audience;
 use crate::stats::count;
 use crate::timer;
 use crate::transport::CallError;
@@ -46,9 +46,9 @@ impl HoldShare {
     /// The first share in a new hold. Enters the hold in the watchdog's table.
     pub(super) fn granted(handle: &Arc<Handle>, request: &Request, hold: &Arc<Hold>) -> Self {
         let share = HoldShare::new(handle.clone(), hold.clone(), request.terms);
-        hold.observe(&handle.holds().calls.settings.telemetry);
-        handle.holds().watchdog.arm(hold, None);
-        handle.holds().describe(hold, request.description.as_ref());
+        hold.observe(&handle.core().calls.settings.telemetry);
+        handle.core().hold_table.arm(hold, None);
+        handle.core().describe(hold, request.description.as_ref());
         share
     }
 
@@ -72,7 +72,7 @@ impl HoldShare {
     /// Returns the share unless the client was shut down in the meantime. In that case the hold is
     /// lost.
     pub(crate) fn unless_closed(self) -> Result<Self, Error> {
-        if self.handle.holds().lose_if_closed(&self.hold) {
+        if self.handle.core().lose_if_closed(&self.hold) {
             return Err(Error::Closed);
         }
         Ok(self)
@@ -85,16 +85,16 @@ impl HoldShare {
     pub(crate) fn release(mut self) -> impl Future<Output = Result<(), Error>> + Send + use<> {
         let (handle, hold) = (self.handle.clone(), self.hold.clone());
         let attend =
-            |release: PendingRelease| handle.session.attendance.attend_now(release.carry_out());
-        let under_way = self.leave().map(|release| release.map(attend));
+            |release: PendingRelease| handle.session.poll_watch.run_now(release.carry_out());
+        let in_flight = self.leave().map(|release| release.map(attend));
         async move {
-            let Some(release) = under_way? else {
+            let Some(release) = in_flight? else {
                 return Ok(());
             };
             match release.await {
                 Ok(done) => done,
                 // A caller that stops polling leaves the release to the background.
-                Err(PassedOver) => settled_elsewhere(handle.holds(), &hold).await,
+                Err(CancelledAsUnpolled) => settled_elsewhere(handle.core(), &hold).await,
             }
         }
     }
@@ -105,15 +105,15 @@ impl HoldShare {
         self.spent = true;
         let (handle, hold) = (&self.handle, &self.hold);
         // Keeps the session alive until the release is pending (CLEANUP-3).
-        let _pending = handle.holds().cleanups.expect_one();
+        let _pending = handle.core().cleanups.expect_one();
         match hold.leave(self.terms) {
-            Left::Lost(reason) => {
-                handle.holds().lose(hold, reason.clone());
+            LeaveOutcome::Lost(reason) => {
+                handle.core().lose(hold, reason.clone());
                 Err(Error::lost(&hold.resource.name, reason))
             }
-            Left::Inner => Ok(Some(PendingRelease::of_one_guard(handle, hold))),
-            Left::Last if hand_over(handle.holds(), hold, self.terms) => Ok(None),
-            Left::Last => Ok(Some(PendingRelease::of_all(handle, hold))),
+            LeaveOutcome::Inner => Ok(Some(PendingRelease::of_one_guard(handle, hold))),
+            LeaveOutcome::Last if hand_over(handle.core(), hold, self.terms) => Ok(None),
+            LeaveOutcome::Last => Ok(Some(PendingRelease::of_all(handle, hold))),
         }
     }
 
@@ -125,24 +125,24 @@ impl HoldShare {
         let let_go = self.hold.forget(harness);
         if let_go {
             self.spent = true;
-            self.handle.holds().watchdog.disarm(&self.hold);
+            self.handle.core().hold_table.disarm(&self.hold);
             self.handle
-                .holds()
+                .core()
                 .queues
-                .vacate(&self.hold, FreeFor::NOBODY);
+                .vacate(&self.hold, Audience::NOBODY);
         }
         let_go
     }
 }
 
 /// Waits for a release that continues in the background.
-async fn settled_elsewhere(holds: &Holds, hold: &Arc<Hold>) -> Result<(), Error> {
+async fn settled_elsewhere(core: &Core, hold: &Arc<Hold>) -> Result<(), Error> {
     lost_before_its_release(hold)?;
-    let limit = holds.calls.settings.command_timeout;
+    let limit = core.calls.settings.command_timeout;
     if let Ok(done) = timer::timeout(limit, hold.settled()).await {
         return done;
     }
-    let fault = holds.calls.lost("it goes on in the background").await;
+    let fault = core.calls.lost("it goes on in the background").await;
     Err(Error::from_call(
         &hold.resource.name,
         hold.longest_lease(),
@@ -167,7 +167,6 @@ impl fmt::Debug for HoldShare {
     }
 }
 
-// FROM session::holds::release::pending
 // A release that is owed because a guard is gone.
 //
 // A caller carries the release out and waits for it. A [`PendingRelease`] that is dropped before
@@ -209,7 +208,7 @@ impl PendingRelease {
     }
 
     fn new(handle: &Arc<Handle>, release: Release) -> Self {
-        let pending = handle.holds().cleanups.expect_one();
+        let pending = handle.core().cleanups.expect_one();
         let handle = handle.clone();
         PendingRelease {
             handle,
@@ -230,12 +229,12 @@ impl PendingRelease {
     /// outcome is unknown.
     pub(crate) async fn carry_out(mut self) -> Result<(), Error> {
         let handle = self.handle.clone();
-        let holds = handle.holds();
+        let core = handle.core();
         self.sent = true;
         // CANCEL: the drop of `self` posts the release. Executing it twice changes nothing.
         match self
             .release
-            .carry_out(holds, &mut Path::of_caller(&holds.calls))
+            .carry_out(core, &mut Path::of_caller(&core.calls))
             .await
         {
             Ok(done) => {
@@ -260,15 +259,17 @@ impl Drop for PendingRelease {
             return;
         }
         if self.sent {
-            self.release.is_in_doubt();
+            self.release.mark_in_doubt();
         }
-        let (holds, release) = (self.handle.holds(), self.release.clone());
-        let early = release.send_early(holds);
-        holds.cleanups.post(Cleanup::Release { release, early });
+        let (core, release) = (self.handle.core(), self.release.clone());
+        let sent_release = release.send_first_call(core);
+        core.cleanups.post(Cleanup::Release {
+            release,
+            sent_release,
+        });
     }
 }
 
-// FROM session::existing_hold
 // Operations on a hold that already exists: re-enter, extend, restore.
 
 /// Raises the count of a hold. `None` if the hold turns out to be lost.
@@ -277,7 +278,7 @@ pub(super) async fn raise(
     request: &Request,
     hold: &Arc<Hold>,
 ) -> Result<Option<HoldShare>, Error> {
-    let holds = handle.holds();
+    let core = handle.core();
     let mut retry = outage_retry();
     loop {
         let Some(guards) = hold.join(request.terms) else {
@@ -287,12 +288,12 @@ pub(super) async fn raise(
         // that is right without it.
         let open = PendingRelease::of_reentry(handle, hold);
         let share = HoldShare::new(handle.clone(), hold.clone(), request.terms);
-        let limit = request.limit(&holds.calls);
+        let limit = request.limit(&core.calls);
         request.observer.asks();
-        match ask_redis_again(holds, hold, request.terms.first_lease(), guards, limit).await {
+        match ask_redis_again(core, hold, request.terms.first_lease(), guards, limit).await {
             Ok(true) if hold.loss().is_none() => {
                 open.not_needed();
-                count(&holds.calls.counters.reentered);
+                count(&core.calls.counters.reentered);
                 return Ok(Some(share));
             }
             // The hold is gone, or the reply came after its lease had ended.
@@ -303,7 +304,7 @@ pub(super) async fn raise(
             Err(error) => {
                 drop(share);
                 drop(open);
-                request.ride_out(&holds.calls, &mut retry, error).await?;
+                request.ride_out(&core.calls, &mut retry, error).await?;
             }
         }
     }
@@ -312,21 +313,21 @@ pub(super) async fn raise(
 /// Asks Redis for a count and a lease of a hold. If the hold is gone, marks it as lost and returns
 /// false.
 async fn ask_redis_again(
-    holds: &Holds,
+    core: &Core,
     hold: &Arc<Hold>,
     lease: Duration,
     guards: u32,
     limit: Option<Instant>,
 ) -> Result<bool, CallError> {
-    let sent = holds.calls.now();
+    let sent = core.calls.now();
     hold.asks_for(lease);
     let call = hold.resource.reenter(&hold.field, lease, guards);
-    let there = replies::still_held(holds.calls.call_until(limit, call).await?)?;
+    let there = replies::still_held(core.calls.call_until(limit, call).await?)?;
     if there {
-        hold.confirmed(&holds.calls.settings.telemetry.harness, sent, lease);
-        holds.watchdog.arm(hold, None);
+        hold.confirmed(&core.calls.settings.telemetry.harness, sent, lease);
+        core.hold_table.arm(hold, None);
     } else {
-        holds.lose(hold, LossReason::Gone);
+        core.lose(hold, LossReason::Gone);
     }
     Ok(there)
 }
@@ -338,7 +339,7 @@ pub(crate) async fn restore(
     request: Request,
     field: Arc<str>,
 ) -> Result<HoldShare, Error> {
-    for_caller(handle, request, move |handle, request| {
+    run_watched(handle, request, move |handle, request| {
         let field = field.clone();
         async move { restore_once(&handle, &request, field).await }
     })
@@ -350,26 +351,25 @@ async fn restore_once(
     request: &Request,
     field: Arc<str>,
 ) -> Result<HoldShare, Error> {
-    let holds = handle.holds();
+    let core = handle.core();
     let (resource, terms) = (&request.resource, request.terms);
     // Announce the release before testing `is_closed`: either a shutdown waits for it, or it sees
     // the shutdown.
-    let _pending = holds.cleanups.expect_one();
-    if holds.calls.life.is_closed() {
+    let _pending = core.cleanups.expect_one();
+    if core.calls.life.is_closed() {
         return Err(Error::Closed);
     }
     let identity = HoldIdentity {
         resource: resource.clone(),
         field,
-        client: holds.calls.client_id,
+        client: core.calls.client_id,
     };
-    let (id, clock) = (holds.calls.next_id(), &holds.calls.settings.clock);
+    let (id, clock) = (core.calls.next_id(), &core.calls.settings.clock);
     let hold = Arc::new(Hold::new(id, identity, terms, clock, clock.now()));
-    holds
-        .watchdog
+    core.hold_table
         .arm_alone(&hold)
         .map_err(|taken| match taken {
-            Taken::Held => {
+            FieldConflict::Held => {
                 let how = "by a guard of this client: it was not forgotten";
                 Error::AlreadyHeld {
                     name: resource.name.clone(),
@@ -377,16 +377,16 @@ async fn restore_once(
                 }
             }
             // The release that is on the wire would free the lock without this guard knowing.
-            Taken::UnderRelease => Error::NotOwner {
+            FieldConflict::UnderRelease => Error::NotOwner {
                 name: resource.name.clone(),
             },
         })?;
-    let harness = &holds.calls.settings.telemetry.harness;
+    let harness = &core.calls.settings.telemetry.harness;
     harness.handed_on((&resource.key, &hold.field));
     // CANCEL: the value gave the hold to this client, so dropping the share releases it.
     let share = HoldShare::granted(handle, request, &hold).unless_closed()?;
     request.observer.asks();
-    let there = ask_redis_again(holds, &hold, terms.first_lease(), 1, None).await;
+    let there = ask_redis_again(core, &hold, terms.first_lease(), 1, None).await;
     match (there, hold.loss()) {
         (Ok(true), None) => Ok(share),
         (Ok(_), None | Some(LossReason::Gone | LossReason::Forced(_))) => Err(Error::NotOwner {
@@ -410,13 +410,13 @@ pub(crate) async fn extend(
     hold: &Arc<Hold>,
     lease: Duration,
 ) -> Result<(), Error> {
-    let holds = handle.holds();
+    let core = handle.core();
     let resource = &hold.resource;
     if let Some(reason) = hold.loss() {
         return Err(Error::lost(&resource.name, reason));
     }
     // CANCEL: the lease is extended or it is not. A longer lease in Redis only delays waiters.
-    match ask_redis_again(holds, hold, lease, hold.guards(), None).await {
+    match ask_redis_again(core, hold, lease, hold.guards(), None).await {
         Ok(true) => Ok(()),
         Ok(false) => {
             let reason = hold.loss().unwrap_or(LossReason::Gone);

@@ -32,8 +32,8 @@ use tokio::time::Instant;
 
 use crate::protocol::calls::HeardBy;
 use crate::protocol::fair;
-use crate::protocol::lock::{GIVEN_TO_ANOTHER, Given};
-use crate::session::waiter::Waiter;
+use crate::protocol::lock::{HANDED_TO_ANOTHER, HandedOver};
+use crate::session::waiter::{ConnectionEpoch, Waiter};
 use crate::stats::Counters;
 use crate::sync::{Map, Notify};
 use crate::transport::{CallError, Missed, Transport};
@@ -48,22 +48,32 @@ pub(crate) struct Subscriptions {
     counters: Arc<Counters>,
     next: AtomicU64,
     /// How often other servers may have begun to send messages.
-    changes: AtomicU64,
+    connection_epoch: AtomicU64,
 }
 
 #[derive(Debug, Default)]
 struct Channel {
-    listeners: Vec<(u64, Arc<Waiter>)>,
+    listeners: Vec<Registration>,
     confirmed: bool,
     /// When the last listener that really waited has left. Other listeners may have come and gone
     /// since.
     idle_since: Option<Instant>,
 }
 
+/// A waiter that listens to a channel.
+#[derive(Clone, Debug)]
+struct Registration {
+    id: u64,
+    waiter: Arc<Waiter>,
+    own_field: Option<Arc<str>>,
+}
+
 /// Where the messages to a waiter come.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Source {
     pub(crate) channel: Arc<str>,
+    /// The field that the messages are about, if the channel is for this field alone.
+    pub(crate) own_field: Option<Arc<str>>,
     pub(crate) by: HeardBy,
 }
 
@@ -88,13 +98,13 @@ impl Subscriptions {
             channels: Map::default(),
             counters,
             next: AtomicU64::new(0),
-            changes: AtomicU64::new(0),
+            connection_epoch: AtomicU64::new(0),
         })
     }
 
     /// How often other servers may have begun to send messages.
-    pub(crate) fn changes(&self) -> u64 {
-        self.changes.load(SeqCst)
+    pub(crate) fn connection_epoch(&self) -> ConnectionEpoch {
+        self.connection_epoch.load(SeqCst)
     }
 
     /// Registers a waiter. Messages reach it as soon as [`Listener::ready`] has returned.
@@ -113,7 +123,11 @@ impl Subscriptions {
             // Most channels have one: `push` would make space for four.
             entry.listeners.reserve_exact(1);
         }
-        entry.listeners.push((id, waiter.clone()));
+        entry.listeners.push(Registration {
+            id,
+            waiter: waiter.clone(),
+            own_field: source.own_field.clone(),
+        });
         drop(entry);
         let key = key.clone();
         Listener {
@@ -218,7 +232,7 @@ impl Drop for Listener<'_> {
         let Some(mut entry) = self.subscriptions.channels.get_mut(channel) else {
             return;
         };
-        entry.listeners.retain(|(id, _)| *id != self.id);
+        entry.listeners.retain(|listener| listener.id != self.id);
         if !entry.listeners.is_empty() {
             return;
         }
@@ -237,54 +251,57 @@ impl Drop for Listener<'_> {
 }
 
 impl Subscriptions {
-    /// A message came on a channel. It may say for how long it grants a fair lock.
-    pub(super) fn message(&self, channel: &str, payload: &[u8]) {
-        let listeners = self
-            .channels
-            .get(channel)
-            .map(|entry| entry.listeners.clone());
-        let mut listeners = listeners.unwrap_or_default();
-        if payload == GIVEN_TO_ANOTHER {
-            listeners.retain(|(_, waiter)| !waiter.may_be_listed());
+    /// A message came on a channel. It may hand a fair lock over for a lease.
+    pub(super) fn on_message(&self, channel: &str, payload: &[u8]) {
+        let mut listeners = self.listeners_of(channel);
+        if payload == HANDED_TO_ANOTHER {
+            listeners.retain(|listener| !listener.waiter.may_be_listed());
         }
-        let granted = fair::granted_for(payload);
+        let lease = fair::granted_for(payload);
         self.counters.wakes.add(listeners.len() as u64);
-        for (_, waiter) in listeners {
-            waiter.hears(channel, granted);
-        }
-    }
-
-    /// A release has given a lock of this channel to a waiter of this client.
-    pub(super) fn given(&self, channel: &str, given: &Given<'_>) {
-        let listeners = self
-            .channels
-            .get(channel)
-            .map(|entry| entry.listeners.clone());
-        let meant = |(_, waiter): &(u64, Arc<Waiter>)| waiter.hears_of(given);
-        if let Some((_, waiter)) = listeners.unwrap_or_default().into_iter().find(meant) {
-            self.counters.wakes.add(1);
+        for Registration {
+            waiter, own_field, ..
+        } in listeners
+        {
+            if let Some(field) = own_field {
+                waiter.on_grant_message(&field, lease);
+            }
             waiter.wake();
         }
     }
 
+    /// A release has handed a lock of this channel over to a waiter of this client.
+    pub(super) fn on_handed_over(&self, channel: &str, to: &HandedOver<'_>) {
+        let mut listeners = self.listeners_of(channel).into_iter();
+        if let Some(listener) = listeners.find(|listener| listener.waiter.on_handed_over(to)) {
+            self.counters.wakes.add(1);
+            listener.waiter.wake();
+        }
+    }
+
+    fn listeners_of(&self, channel: &str) -> Vec<Registration> {
+        let entry = self.channels.get(channel);
+        entry.map_or_else(Vec::new, |entry| entry.listeners.clone())
+    }
+
     /// The server refused the channel on a new connection. The next waiter asks for it again; those of now ask Redis.
-    pub(super) fn refused(&self, channel: &str) {
+    pub(super) fn on_refused(&self, channel: &str) {
         if let Some(mut entry) = self.channels.get_mut(channel) {
             entry.confirmed = false;
         }
-        self.missed(Missed::Channel(channel));
+        self.on_missed(Missed::Channel(channel));
     }
 
     /// Another server may send messages from now on.
-    pub(super) fn servers_may_change(&self) {
-        self.changes.fetch_add(1, SeqCst);
+    pub(super) fn advance_connection_epoch(&self) {
+        self.connection_epoch.fetch_add(1, SeqCst);
     }
 
     /// Messages may have been missed, so the affected waiters ask Redis.
-    pub(super) fn missed(&self, what: Missed<'_>) {
+    pub(super) fn on_missed(&self, what: Missed<'_>) {
         let concerns = |channel: &str| match what {
             Missed::All => true,
-            Missed::Channel(one) => channel == one,
+            Missed::Channel(missed) => channel == missed,
             Missed::Where(concerns) => concerns(channel),
         };
         let listeners =
@@ -294,14 +311,13 @@ impl Subscriptions {
             .collect(|channel, entry| listeners(channel, entry))
             .concat();
         // Wake in the order of registration; hash order would make simulations irreproducible.
-        all.sort_by_key(|(id, _)| *id);
-        for (_, waiter) in all {
-            waiter.wake();
+        all.sort_by_key(|listener| listener.id);
+        for listener in all {
+            listener.waiter.wake();
         }
     }
 }
 
-// FROM session::holds::forced
 // Learns at once of holds that were ended by force.
 //
 // Whoever ends a hold by force publishes a message on a channel of the holder's client. A message
@@ -326,7 +342,7 @@ impl ClientChannel {
     }
 
     /// Whether the client listens. If not, it begins to, because a waiter could be given a lock.
-    pub(super) fn is_heard_or_wanted(&self) -> bool {
+    pub(super) fn ensure_heard(&self) -> bool {
         let is_heard = self.is_heard();
         if !is_heard {
             self.is_wanted.notify_one();
@@ -335,7 +351,7 @@ impl ClientChannel {
     }
 
     /// The server of a new connection has refused it to this user.
-    pub(super) fn is_refused(&self) {
+    pub(super) fn on_refused(&self) {
         self.refused.notify_one();
     }
 }

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use crate::clock::Moment;
 use crate::protocol::calls::Queueing;
 use crate::protocol::kind::WaitMode;
-use crate::protocol::lock::Given;
+use crate::protocol::lock::HandedOver;
 use crate::session::deadline::HoldTerms;
 use crate::session::hold::Hold;
 use crate::sync::{Mutex, Notify};
@@ -59,9 +59,9 @@ struct Ticket {
     /// The servers before the call that asked for this place, if a message that the lock was granted can only mean this
     /// place. In a queue it is the first call, and no other asked for a place. Beside a lock it is the last one, and the
     /// message names its number.
-    sole_since: Option<Servers>,
+    grant_provable_since: Option<ConnectionEpoch>,
     /// Zero in a queue, where the waiter has a channel of its own.
-    question: u64,
+    attempt: u64,
     /// What such a message said.
     granted: Option<Duration>,
 }
@@ -69,11 +69,11 @@ struct Ticket {
 /// How often other servers may have begun to send messages, see [`Subscriptions::changes`].
 ///
 /// [`Subscriptions::changes`]: crate::session::subscriptions::Subscriptions::changes
-pub(crate) type Servers = u64;
+pub(crate) type ConnectionEpoch = u64;
 
 /// A grant that a waiter was told of by a message.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct ToldGrant {
+pub(crate) struct GrantByMessage {
     /// The lease began no earlier.
     pub(crate) since: Moment,
     pub(crate) lease: Duration,
@@ -96,8 +96,13 @@ impl Waiter {
     }
 
     /// The waiter has a place in a queue in Redis. `kept` is when the call that last kept it was
-    /// sent. `sole_since` is set if it is the first that asked for a place.
-    pub(crate) fn has_place(&self, field: &Arc<str>, kept: Moment, sole_since: Option<Servers>) {
+    /// sent. `grant_provable_since` is set if it is the first that asked for a place.
+    pub(crate) fn record_place(
+        &self,
+        field: &Arc<str>,
+        kept: Moment,
+        grant_provable_since: Option<ConnectionEpoch>,
+    ) {
         let mut ticket = self.ticket.lock();
         match &mut *ticket {
             Some(ticket) if ticket.field == *field => ticket.kept = ticket.kept.max(kept),
@@ -105,8 +110,8 @@ impl Waiter {
                 *ticket = Some(Box::new(Ticket {
                     field: field.clone(),
                     kept,
-                    sole_since,
-                    question: 0,
+                    grant_provable_since,
+                    attempt: 0,
                     granted: None,
                 }));
             }
@@ -114,39 +119,40 @@ impl Waiter {
     }
 
     /// The waiter is about to ask for a place beside the lock. Returns the number of this question.
-    pub(crate) fn asks_beside(&self, field: &Arc<str>, now: Moment) -> u64 {
+    pub(crate) fn next_attempt_number(&self, field: &Arc<str>, now: Moment) -> u64 {
         let mut ticket = self.ticket.lock();
-        let question = 1 + ticket.as_ref().map_or(0, |ticket| ticket.question);
+        let attempt = 1 + ticket.as_ref().map_or(0, |ticket| ticket.attempt);
         let asked = Ticket {
             field: field.clone(),
             kept: now,
-            sole_since: None,
-            question,
+            grant_provable_since: None,
+            attempt,
             granted: None,
         };
         match &mut *ticket {
             Some(ticket) => **ticket = asked,
             None => *ticket = Some(Box::new(asked)),
         }
-        question
+        attempt
     }
 
     /// The last question was refused, so what a message says of it happened later.
-    pub(crate) fn is_beside(&self, sent: Moment, since: Option<Servers>) {
+    pub(crate) fn record_refusal(&self, sent: Moment, since: Option<ConnectionEpoch>) {
         if let Some(ticket) = &mut *self.ticket.lock() {
-            (ticket.kept, ticket.sole_since) = (sent, since);
+            (ticket.kept, ticket.grant_provable_since) = (sent, since);
         }
     }
 
-    /// A message says that this waiter was given the lock, or another one.
-    pub(crate) fn hears_of(&self, given: &Given<'_>) -> bool {
+    /// A message says that a release has handed a lock over to this waiter, or to another one. True if it means this
+    /// waiter, perhaps by an attempt that is not its last.
+    pub(crate) fn on_handed_over(&self, handed: &HandedOver<'_>) -> bool {
         let mut ticket = self.ticket.lock();
-        let meant = |ticket: &&mut Ticket| *ticket.field == *given.field;
+        let meant = |ticket: &&mut Ticket| *ticket.field == *handed.field;
         let Some(ticket) = ticket.as_deref_mut().filter(meant) else {
             return false;
         };
-        if ticket.question == given.question {
-            ticket.granted = Some(given.lease);
+        if ticket.attempt == handed.attempt {
+            ticket.granted = Some(handed.lease);
         }
         true
     }
@@ -157,42 +163,36 @@ impl Waiter {
     pub(crate) fn queueing(&self, claim: Duration, now: Moment) -> Queueing {
         let kept = |ticket: &Ticket| now.saturating_duration_since(ticket.kept) < claim;
         match &*self.ticket.lock() {
-            Some(ticket) if ticket.sole_since.is_some() => Queueing::Keep,
+            Some(ticket) if ticket.grant_provable_since.is_some() => Queueing::Keep,
             Some(ticket) if kept(ticket) => Queueing::AtTheFront,
             _ => Queueing::AtTheEnd,
         }
     }
 
     /// The place is gone, and the field may ask for another. A message that comes from now on may mean the first.
-    pub(crate) fn has_lost_its_place(&self) {
+    pub(crate) fn record_lost_place(&self) {
         if let Some(ticket) = &mut *self.ticket.lock() {
-            ticket.sole_since = None;
+            ticket.grant_provable_since = None;
         }
     }
 
     /// Releases give the lock to this waiter too, so it need not know to whom else they give it.
     pub(crate) fn may_be_listed(&self) -> bool {
         let ticket = self.ticket.lock();
-        ticket.as_ref().is_some_and(|ticket| ticket.question > 0)
+        ticket.as_ref().is_some_and(|ticket| ticket.attempt > 0)
     }
 
-    /// A message came on a channel that the waiter listens to. It may say that the lock was granted, to the field that the
-    /// channel names: this one, or one that the waiter had before.
-    pub(crate) fn hears(&self, channel: &str, granted: Option<Duration>) {
-        let is_named = |field: &str| {
-            let of_lock = channel.strip_suffix(field);
-            of_lock.is_some_and(|of_lock| of_lock.ends_with(':'))
-        };
+    /// A message to this field came. It may say for how long a release has handed the lock over to it. The waiter may
+    /// have another field by now.
+    pub(crate) fn on_grant_message(&self, field: &str, lease: Option<Duration>) {
         let mut ticket = self.ticket.lock();
-        if let Some(ticket) = ticket.as_mut().filter(|ticket| is_named(&ticket.field)) {
-            ticket.granted = granted;
+        if let Some(ticket) = ticket.as_mut().filter(|ticket| *ticket.field == *field) {
+            ticket.granted = lease;
         }
-        drop(ticket);
-        self.wake();
     }
 
     /// A message has said that the waiter has the lock.
-    pub(crate) fn is_told_of_a_grant(&self) -> bool {
+    pub(crate) fn has_grant_message(&self) -> bool {
         let ticket = self.ticket.lock();
         ticket
             .as_ref()
@@ -200,13 +200,17 @@ impl Waiter {
     }
 
     /// The grant of this field that a message has told of, once, if it can be believed.
-    pub(crate) fn take_grant(&self, field: &str, servers: Servers) -> Option<ToldGrant> {
+    pub(crate) fn take_grant(
+        &self,
+        field: &str,
+        servers: ConnectionEpoch,
+    ) -> Option<GrantByMessage> {
         let mut ticket = self.ticket.lock();
         let ticket = ticket.as_mut()?;
-        let is_meant = *ticket.field == *field && ticket.sole_since == Some(servers);
+        let is_meant = *ticket.field == *field && ticket.grant_provable_since == Some(servers);
         let lease = ticket.granted.take().filter(|_| is_meant)?;
         let since = ticket.kept;
-        Some(ToldGrant { since, lease })
+        Some(GrantByMessage { since, lease })
     }
 
     pub(super) fn field_in_redis_queue(&self) -> Option<Arc<str>> {
@@ -286,7 +290,6 @@ impl fmt::Debug for Waiter {
     }
 }
 
-// FROM session::local_queue::yielding
 // Yielding: after its turn, this client lets other clients go first.
 //
 // The client does not know how far away the others are, so it yields for a random time: often short, now and then long
@@ -403,15 +406,15 @@ impl Yield {
 
 /// Who may ask for a lock after a hold of this client, besides its own waiters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum FreeFor {
+pub(crate) enum Audience {
     /// So many subscribers of other clients received the message.
     Others(i64),
     /// Waiters are listed, and those that are not have the turn.
     Unlisted,
 }
 
-impl FreeFor {
-    pub(crate) const NOBODY: FreeFor = FreeFor::Others(0);
+impl Audience {
+    pub(crate) const NOBODY: Audience = Audience::Others(0);
 }
 
 /// Whether the contender let other clients go first, and whether they did.

@@ -16,7 +16,7 @@ use crate::lease::LossReason;
 use crate::protocol::resource::Resource;
 use crate::protocol::{self, replies};
 use crate::session::calls::Calls;
-use crate::session::core::Holds;
+use crate::session::core::Core;
 use crate::session::hold::{Duty, Hold, VERIFICATION};
 use crate::stats::count;
 use crate::timer::{Instant, jittered, timeout_at};
@@ -26,26 +26,26 @@ use crate::transport::{CallError, Epoch, Fault, Lane};
 const BATCH: usize = 500;
 
 /// Serves the table until it is dropped.
-pub(crate) async fn run(holds: &Holds) {
+pub(crate) async fn run(core: &Core) {
     let mut renewals = FuturesUnordered::new();
     loop {
         let now = Instant::now();
         let mut to_renew = Vec::new();
-        for hold in holds.watchdog.take_due(now) {
+        for hold in core.hold_table.take_due(now) {
             match hold.duty() {
                 Duty::Renew(lease) => to_renew.push(ToRenew { hold, lease }),
-                Duty::Wait(_) => holds.watchdog.arm(&hold, None),
-                Duty::End(reason) => holds.lose(&hold, reason),
+                Duty::Wait(_) => core.hold_table.arm(&hold, None),
+                Duty::End(reason) => core.lose(&hold, reason),
                 Duty::None => {}
             }
         }
-        let batches = batches(&holds.calls, to_renew).into_iter();
-        renewals.extend(batches.map(|batch| renew(holds, batch)));
-        let next = holds.watchdog.next();
+        let batches = batches(&core.calls, to_renew).into_iter();
+        renewals.extend(batches.map(|batch| renew(core, batch)));
+        let next = core.hold_table.next();
         tokio::select! {
             biased;
             () = crate::timer::sleep_until_some(next) => {}
-            () = holds.watchdog.poke.notified() => {}
+            () = core.hold_table.poke.notified() => {}
             Some(_) = renewals.next() => {}
         }
     }
@@ -58,7 +58,7 @@ pub(super) struct ToRenew {
 }
 
 /// Something that a renewal can ask about.
-pub(super) trait Field {
+pub(super) trait Renewable {
     fn resource(&self) -> &Resource;
     fn field(&self) -> &Arc<str>;
     fn lease(&self) -> Duration;
@@ -68,7 +68,7 @@ pub(super) trait Field {
     }
 }
 
-impl Field for ToRenew {
+impl Renewable for ToRenew {
     fn resource(&self) -> &Resource {
         &self.hold.resource
     }
@@ -84,7 +84,7 @@ impl Field for ToRenew {
 
 /// Splits fields into batches, one call each: of the same lease, and of kinds that share a script. A field with more
 /// entries than a batch gets its own.
-pub(super) fn batches<T: Field>(calls: &Calls, mut fields: Vec<T>) -> Vec<Vec<T>> {
+pub(super) fn batches<T: Renewable>(calls: &Calls, mut fields: Vec<T>) -> Vec<Vec<T>> {
     let most = calls.keys_at_once(BATCH);
     let common = |of: &T| (of.script(), of.lease());
     fields.sort_by_cached_key(common);
@@ -105,8 +105,8 @@ pub(super) fn batches<T: Field>(calls: &Calls, mut fields: Vec<T>) -> Vec<Vec<T>
 }
 
 /// Sends one batch and applies the result to each hold. True if the server has answered for all of them.
-pub(super) async fn renew(holds: &Holds, batch: Vec<ToRenew>) -> bool {
-    let (calls, first, lease) = (&holds.calls, batch[0].hold.resource.clone(), batch[0].lease);
+pub(super) async fn renew(core: &Core, batch: Vec<ToRenew>) -> bool {
+    let (calls, first, lease) = (&core.calls, batch[0].hold.resource.clone(), batch[0].lease);
     let renewals: Vec<(&Resource, _)> = batch
         .iter()
         .map(|of| (&*of.hold.resource, &of.hold.field))
@@ -132,10 +132,10 @@ pub(super) async fn renew(holds: &Holds, batch: Vec<ToRenew>) -> bool {
                     there.push(of);
                 } else {
                     // A missing hold is lost, however many servers have a copy of that.
-                    holds.lose_field_of(&of.hold);
+                    core.lose_field_of(&of.hold);
                 }
             }
-            confirm(holds, there, (sent, limit), before).await;
+            confirm(core, there, (sent, limit), before).await;
             true
         }
         // One key of another type fails the whole script. Search for it by halves, both at once:
@@ -143,7 +143,7 @@ pub(super) async fn renew(holds: &Holds, batch: Vec<ToRenew>) -> bool {
         Err(CallError::Refused(_)) if batch.len() > 1 => {
             let mut half = batch;
             let other_half = half.split_off(half.len() / 2);
-            let halves = [half, other_half].map(|half| Box::pin(renew(holds, half)));
+            let halves = [half, other_half].map(|half| Box::pin(renew(core, half)));
             let are_answered = !join_all(halves).await.contains(&false);
             if are_answered {
                 // Refused together, and accepted one by one: their slots are the reason.
@@ -153,12 +153,12 @@ pub(super) async fn renew(holds: &Holds, batch: Vec<ToRenew>) -> bool {
         }
         Err(CallError::Refused(fault)) if fault.is_wrong_type() => {
             for of in &batch {
-                holds.lose(&of.hold, LossReason::Gone);
+                core.lose(&of.hold, LossReason::Gone);
             }
             false
         }
         Err(_) => {
-            postpone_all(holds, &batch);
+            postpone_all(core, &batch);
             false
         }
     }
@@ -167,26 +167,26 @@ pub(super) async fn renew(holds: &Holds, batch: Vec<ToRenew>) -> bool {
 /// These holds were renewed by a call sent at `sent`. They count as confirmed if there are enough
 /// copies before `limit`.
 async fn confirm(
-    holds: &Holds,
+    core: &Core,
     renewed: Vec<ToRenew>,
     (sent, limit): (Moment, Instant),
     before: Option<Epoch>,
 ) {
     let Some(first) = renewed.first() else { return };
-    let copied = holds
+    let copied = core
         .calls
         .made_durable(Lane::Background, &first.hold.resource.key, before);
     let is_copied = matches!(timeout_at(limit, copied).await, Ok(Ok(())));
     for of in &renewed {
         if is_copied {
-            let harness = &holds.calls.settings.telemetry.harness;
+            let harness = &core.calls.settings.telemetry.harness;
             of.hold.renewed(harness, sent, of.lease);
-            holds.watchdog.arm(&of.hold, None);
+            core.hold_table.arm(&of.hold, None);
             // Only now, so that who reads the count finds the hold with its longer lease and its next duty.
-            count(&holds.calls.counters.renewed);
-            holds.descriptions.say(&of.hold);
+            count(&core.calls.counters.renewed);
+            core.descriptions.say(&of.hold);
         } else {
-            postpone(holds, of);
+            postpone(core, of);
         }
     }
 }
@@ -201,19 +201,18 @@ fn time_for(calls: &Calls, of: &ToRenew, now: Moment) -> Duration {
     longest.min(of.hold.lease_left(now))
 }
 
-fn postpone_all(holds: &Holds, batch: &[ToRenew]) {
+fn postpone_all(core: &Core, batch: &[ToRenew]) {
     for of in batch {
-        postpone(holds, of);
+        postpone(core, of);
     }
 }
 
 /// A renewal failed: try again soon, as long as the deadline has not passed.
-fn postpone(holds: &Holds, of: &ToRenew) {
-    count(&holds.calls.counters.renewals_failed);
+fn postpone(core: &Core, of: &ToRenew) {
+    count(&core.calls.counters.renewals_failed);
     of.hold.mark_uncertain();
-    let pause = (time_for(&holds.calls, of, holds.calls.now()) / 30)
+    let pause = (time_for(&core.calls, of, core.calls.now()) / 30)
         .clamp(Duration::from_millis(2), Duration::from_millis(500));
-    holds
-        .watchdog
+    core.hold_table
         .arm(&of.hold, Some(Instant::now() + jittered(pause)));
 }

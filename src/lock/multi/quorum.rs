@@ -130,7 +130,7 @@ impl MultiLock {
     fn counted_waiters(&self) -> Vec<Arc<()>> {
         let singles = self.members.iter().flat_map(|member| member.set.singles());
         singles
-            .map(|single| single.handle.holds().in_rounds.clone())
+            .map(|single| single.handle.core().quorum_waiters.clone())
             .collect()
     }
 

@@ -64,7 +64,7 @@ fn changed(hold: Hold, change: impl FnOnce(&Hold)) -> Hold {
 async fn only_a_hold_of_which_all_is_known_is_handed_over() {
     for (stain, become_so) in STAINS {
         let hold = become_so(write_hold());
-        assert!(matches!(hold.leave(TERMS), Left::Last));
+        assert!(matches!(hold.leave(TERMS), LeaveOutcome::Last));
         assert!(!hold.can_hand_over(), "{stain}");
     }
     let hold = write_hold();
@@ -72,8 +72,8 @@ async fn only_a_hold_of_which_all_is_known_is_handed_over() {
     assert!(hold.join(TERMS).is_some());
     hold.call_sent();
     hold.call_settled();
-    assert!(matches!(hold.leave(TERMS), Left::Inner));
-    assert!(matches!(hold.leave(TERMS), Left::Last));
+    assert!(matches!(hold.leave(TERMS), LeaveOutcome::Inner));
+    assert!(matches!(hold.leave(TERMS), LeaveOutcome::Last));
     assert!(hold.can_hand_over(), "what was settled is known");
     hold.release_settled();
     assert!(!hold.can_hand_over(), "it is over");
@@ -97,7 +97,7 @@ fn write_hold() -> Hold {
 async fn a_write_hold_with_a_reader_under_it_is_not_handed_over() {
     let hold = write_hold();
     assert!(hold.make_not_transferable());
-    assert!(matches!(hold.leave(TERMS), Left::Last));
+    assert!(matches!(hold.leave(TERMS), LeaveOutcome::Last));
     assert!(!hold.can_hand_over());
 }
 
@@ -106,7 +106,7 @@ async fn a_write_hold_with_a_reader_under_it_is_not_handed_over() {
 #[tokio::test]
 async fn no_reader_comes_under_a_write_hold_whose_last_guard_went() {
     let hold = write_hold();
-    assert!(matches!(hold.leave(TERMS), Left::Last));
+    assert!(matches!(hold.leave(TERMS), LeaveOutcome::Last));
     assert!(!hold.make_not_transferable());
     assert!(hold.can_hand_over(), "it may be handed over");
 }

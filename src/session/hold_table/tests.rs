@@ -38,7 +38,7 @@ async fn a_grant_that_was_asked_for_before_the_primary_changed_is_verified() {
         let lock = client.lock("n");
         let change = async {
             sleep(ON_ITS_WAY / 2).await;
-            client.session().holds.watchdog.must_verify(&|_| true);
+            client.session().core.hold_table.must_verify(&|_| true);
         };
         let (granted, ()) = tokio::join!(lock.try_lock(ON_ITS_WAY * 9, lease), change);
         let guard = granted.expect("free");
@@ -68,7 +68,7 @@ async fn a_renewal_in_flight_is_repeated_only_if_the_machine_was_suspended_meanw
             sleep(Duration::from_millis(1)).await;
         }
         machine.was_suspended(suspended);
-        client.session().holds.watchdog.set_timers_again();
+        client.session().core.hold_table.set_timers_again();
         sleep(ON_ITS_WAY * 4).await;
         let stats = client.stats();
         assert_eq!((stats.calls - before, stats.renewed), (calls, calls));
@@ -83,12 +83,12 @@ async fn a_renewal_is_not_repeated_at_once_however_little_is_left() {
     let client = redis.client();
     let guard = client.lock("n").lock().await.expect("free");
     answer_after(Duration::from_secs(3600), &redis);
-    let watchdog = &client.session().holds.watchdog;
-    let hold = watchdog.holds().pop().expect("the one of the guard");
+    let hold_table = &client.session().core.hold_table;
+    let hold = hold_table.holds().pop().expect("the one of the guard");
     sleep_until(hold.deadline() - Duration::from_millis(1)).await;
     let now = hold.deadline() - Duration::from_micros(1);
     tokio::time::advance(now - Instant::now()).await;
-    let next = watchdog.due(&hold, Some(now)).expect("held");
+    let next = hold_table.due(&hold, Some(now)).expect("held");
     assert!(next > hold.deadline(), "{:?} later", next - now);
     drop(guard);
 }

@@ -60,23 +60,23 @@ impl Work {
 /// A client, the futures that it attends, and the work of one of them.
 struct Testbed {
     client: Client,
-    attendance: Arc<Attendance>,
+    poll_watch: Arc<PollWatch>,
     work: Work,
 }
 
 impl Testbed {
     fn new() -> Self {
         let client = EmbeddedRedis::new().client();
-        let attendance = client.session().attendance.clone();
+        let poll_watch = client.session().poll_watch.clone();
         Testbed {
             client,
-            attendance,
+            poll_watch,
             work: Work::default(),
         }
     }
 
-    fn attend<F: Future + Send + 'static>(&self, work: F) -> Attended<F> {
-        Attended::new(&self.attendance, Patience::FIRST, work)
+    fn attend<F: Future + Send + 'static>(&self, work: F) -> Watched<F> {
+        Watched::new(&self.poll_watch, PollLimit::FIRST, work)
     }
 
     /// An attended future that was polled once.
@@ -91,16 +91,16 @@ impl Testbed {
     }
 
     fn is_idle(&self) -> bool {
-        self.attendance.woken.lock().is_empty()
+        self.poll_watch.woken.lock().is_empty()
     }
 }
 
 /// A kept future, and the number of its entries in lists.
-trait Kept: Future<Output = Result<(), PassedOver>> + Send {
+trait Kept: Future<Output = Result<(), CancelledAsUnpolled>> + Send {
     fn entries(&self) -> usize;
 }
 
-impl<F: Future<Output = ()> + Send + 'static> Kept for Attended<F> {
+impl<F: Future<Output = ()> + Send + 'static> Kept for Watched<F> {
     fn entries(&self) -> usize {
         Arc::weak_count(&self.0)
     }
@@ -168,9 +168,9 @@ async fn idle_and_dropped_futures_leave_no_entry() {
         assert_eq!((idle.entries(), testbed.is_idle()), (0, true));
     }
     let crowd: Vec<_> = (0..100)
-        .map(|_| testbed.attendance.attend_now(Work::default().future()))
+        .map(|_| testbed.poll_watch.run_now(Work::default().future()))
         .collect();
-    assert_eq!(testbed.attendance.woken.lock().len(), 100);
+    assert_eq!(testbed.poll_watch.woken.lock().len(), 100);
     drop(crowd);
     sleep(2 * POLL_WITHIN).await;
     assert!(testbed.is_idle());
@@ -201,14 +201,14 @@ async fn a_future_dropped_while_it_is_polled_is_not_put_back() {
     let testbed = Testbed::new();
     let attended = testbed.attend(testbed.work.future());
     let shared = attended.0.clone();
-    let Slot::Ready(future) = shared.begin_poll() else {
+    let WorkSlot::Ready(future) = shared.begin_poll() else {
         panic!("it is new")
     };
     drop(attended);
     assert!(!testbed.work.is_dropped(), "whoever polls it has it");
     shared.put_back(future);
     assert!(testbed.work.is_dropped());
-    assert!(matches!(shared.state.lock().slot, Slot::Gone));
+    assert!(matches!(shared.state.lock().slot, WorkSlot::Gone));
 }
 
 /// Once, it was never looked at again, and would have blocked others forever.
@@ -216,7 +216,7 @@ async fn a_future_dropped_while_it_is_polled_is_not_put_back() {
 async fn a_future_polled_for_longer_than_a_look_is_looked_at_again() {
     let testbed = Testbed::new();
     let kept = testbed.attend(testbed.work.future());
-    let Slot::Ready(future) = kept.0.begin_poll() else {
+    let WorkSlot::Ready(future) = kept.0.begin_poll() else {
         panic!("it is new")
     };
     for _ in 0..10 {
@@ -236,11 +236,14 @@ async fn a_future_polled_for_longer_than_a_look_is_looked_at_again() {
         "it has its turn: {:?}",
         begun.elapsed()
     );
-    assert_eq!((kept.await, testbed.passed_over()), (Err(PassedOver), 1));
+    assert_eq!(
+        (kept.await, testbed.passed_over()),
+        (Err(CancelledAsUnpolled), 1)
+    );
     // It is not forgotten either if nothing wakes it until it is put back.
-    let (work, attendance) = (Work::default(), &testbed.attendance);
-    let later = Attended::new(attendance, Patience::FIRST, work.future());
-    let Slot::Ready(future) = later.0.begin_poll() else {
+    let (work, poll_watch) = (Work::default(), &testbed.poll_watch);
+    let later = Watched::new(poll_watch, PollLimit::FIRST, work.future());
+    let WorkSlot::Ready(future) = later.0.begin_poll() else {
         panic!("it is new")
     };
     later.0.wake_by_ref();
@@ -251,7 +254,9 @@ async fn a_future_polled_for_longer_than_a_look_is_looked_at_again() {
 }
 
 /// Polls a waiter before and after the only worker of its runtime is blocked.
-fn polled_by_a_worker_that_sleeps(until: impl FnOnce(&Testbed)) -> (Result<(), PassedOver>, u64) {
+fn polled_by_a_worker_that_sleeps(
+    until: impl FnOnce(&Testbed),
+) -> (Result<(), CancelledAsUnpolled>, u64) {
     let session_runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
         .enable_all()
@@ -304,6 +309,6 @@ fn a_runtime_that_stands_still_is_not_waited_for() {
     };
     assert_eq!(
         polled_by_a_worker_that_sleeps(stands_still),
-        (Err(PassedOver), 1)
+        (Err(CancelledAsUnpolled), 1)
     );
 }

@@ -215,11 +215,10 @@ fn a_message_counts_only_for_the_field_that_it_names() {
     let waiter = Waiter::new(TERMS, Arc::default());
     let now = Clock::new(Counts::TimerTime).now();
     for field in ["client:4000000000000000012", "client:4000000000000000002"] {
-        waiter.has_place(&Arc::from(field), now, Some(0));
+        waiter.record_place(&Arc::from(field), now, Some(0));
     }
     let told = |field| {
-        let channel = format!("redisson_lock__channel:{{x}}:{field}");
-        waiter.hears(&channel, Some(LONG));
+        waiter.on_grant_message(field, Some(LONG));
         waiter.take_grant("client:4000000000000000002", 0).is_some()
     };
     assert!(!told("client:4000000000000000012"));
@@ -250,7 +249,7 @@ fn a_grant_and_a_loss_in_any_order_leave_the_queue_free() {
             start.wait();
             spin(lost);
             hold.lose(LossReason::Gone);
-            queues.vacate(&hold, FreeFor::NOBODY);
+            queues.vacate(&hold, Audience::NOBODY);
         });
         let next = waiter();
         queues.enter(&resource, &next);
@@ -270,17 +269,17 @@ fn a_queue_whose_hold_ended_without_leaving_it_is_repaired() {
         let ends: [fn(&Session, &Arc<Hold>); 2] = [
             |session, hold| {
                 hold.lose(LossReason::Gone);
-                session.holds.watchdog.disarm(hold);
+                session.core.hold_table.disarm(hold);
             },
             // Nobody renews the hold, and nobody notices the end of its lease.
-            |session, hold| session.holds.watchdog.disarm(hold),
+            |session, hold| session.core.hold_table.disarm(hold),
         ];
         for end in ends {
             let guard = plain(&client)
                 .try_lock(LONG, Lease::Fixed(MOMENT * 2))
                 .await
                 .unwrap();
-            let hold = client.session().holds.watchdog.holds().pop().unwrap();
+            let hold = client.session().core.hold_table.holds().pop().unwrap();
             end(client.session(), &hold);
             let second = Duration::from_secs(1);
             let next = plain(&client).try_lock(second * 2, Lease::Renewed).await;

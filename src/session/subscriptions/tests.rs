@@ -11,8 +11,8 @@ use crate::session::tests::inline_waker::{does_not_hang, poll_and_drop_when_woke
 #[tokio::test]
 async fn a_waiter_that_leaves_while_it_is_woken_does_not_wait_for_itself() {
     for tell in [
-        |all: &Subscriptions| all.missed(Missed::All),
-        |all: &Subscriptions| all.message("c", b"0"),
+        |all: &Subscriptions| all.on_missed(Missed::All),
+        |all: &Subscriptions| all.on_message("c", b"0"),
     ] {
         let subscriptions = Subscriptions::new(Arc::default());
         let client = EmbeddedRedis::new().client();
@@ -27,6 +27,7 @@ async fn a_waiter_that_leaves_while_it_is_woken_does_not_wait_for_itself() {
                 &session.calls.transport,
                 Source {
                     channel: Arc::from("c"),
+                    own_field: None,
                     by: HeardBy::Owner,
                 },
                 &Arc::from("k"),
