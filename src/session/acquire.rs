@@ -22,7 +22,7 @@ use crate::session::subscriptions::{Listener, Source};
 use crate::session::waiter::{SHORTEST, Waiter, WaiterSignal, Yield, Yielded};
 use crate::stats::count;
 use crate::timer::sleep_until_some;
-use crate::transport::{CallError, refused_until};
+use crate::transport::{CallError, rarely, refused_until};
 
 /// How a turn in the local queue ended.
 enum Outcome {
@@ -48,9 +48,12 @@ pub(crate) fn acquire(
     run_watched(handle, request, work)
 }
 
+/// In this order: a caller that proves a hold never queues behind waiters for it, a wait of zero never queues at all, and
+/// everybody else does.
 async fn take(handle: &Arc<Handle>, request: &Request) -> Result<HoldShare, Error> {
     let core = handle.core();
-    // What proves that it holds the lock, or would wait for itself, is told at once.
+    // Wait for this client's own releases first, or a lock whose guard was dropped would not be free for the next caller. A
+    // caller that proves a hold does not need that, and one that would wait for itself is told at once.
     if matches!(request.relation(), OwnerRelation::Unrelated) {
         let key = &request.resource.key;
         core.own_releases_over(key, request.deadline()).await;
@@ -60,8 +63,7 @@ async fn take(handle: &Arc<Handle>, request: &Request) -> Result<HoldShare, Erro
             return Err(Error::Closed);
         }
         match request.relation() {
-            // Boxed as `try_without_queueing` is, because otherwise every waiter would keep space for them.
-            OwnerRelation::Nested(hold) => match Box::pin(raise(handle, request, &hold)).await? {
+            OwnerRelation::Nested(hold) => match rarely(raise(handle, request, &hold)).await? {
                 Some(share) => return Ok(share),
                 None => continue,
             },
@@ -72,7 +74,7 @@ async fn take(handle: &Arc<Handle>, request: &Request) -> Result<HoldShare, Erro
                 });
             }
             OwnerRelation::Concurrent => {
-                match Box::pin(try_without_queueing(handle, request)).await? {
+                match rarely(try_without_queueing(handle, request)).await? {
                     Some(share) => return Ok(share),
                     // The owner's hold has just been lost, so the request queues like any other.
                     None if request.wait != Wait::Once => {}
@@ -81,8 +83,9 @@ async fn take(handle: &Arc<Handle>, request: &Request) -> Result<HoldShare, Erro
             }
             OwnerRelation::Unrelated => {}
         }
+        // Others of this client are ahead of it, and the slot of a contender is for those that wait.
         if request.wait == Wait::Once && core.queues.is_occupied(&request.resource) {
-            if let Some(share) = Box::pin(try_without_queueing(handle, request)).await? {
+            if let Some(share) = rarely(try_without_queueing(handle, request)).await? {
                 return Ok(share);
             }
             return Err(request.timed_out(core));
@@ -186,7 +189,7 @@ impl<'a> QueueSlot<'a> {
     async fn too_late(&self) -> Result<Outcome, Error> {
         let (core, request) = (self.handle.core(), self.request);
         if request.resource.kind == Kind::Latch {
-            return Box::pin(self.ask_past_the_contender()).await;
+            return rarely(self.ask_past_the_contender()).await;
         }
         if let Some(ends) = core.calls.transport.grace_ends(&request.resource.key) {
             return Err(request.failed(refused_until(ends)));
@@ -205,11 +208,14 @@ impl<'a> QueueSlot<'a> {
         let mut attempt = Attempt::new(self.handle.core(), self.request).waiting(&waiter);
         let outcome = self.ask_until_over(&mut attempt, yielding).await;
         if matches!(outcome, Err(Error::Timeout { .. })) {
-            Box::pin(attempt.leave()).await;
+            rarely(attempt.leave()).await;
         }
         outcome
     }
 
+    /// Each round forgets, asks, listens and sleeps, in this order, so that no release is missed: one before the call shows
+    /// in its reply, and one after the call wakes a waiter that listens. Yields come before a call, never between a call and
+    /// the sleep that relies on its reply.
     async fn ask_until_over(
         &mut self,
         attempt: &mut Attempt<'_>,
@@ -220,10 +226,11 @@ impl<'a> QueueSlot<'a> {
         let mut retry = outage_retry();
         let mut delay = RetryDelay::new(calls, kind, &request.settings);
         let (mut listener, mut woken, mut yielded) = (None, false, Yielded::Not);
+        // Listen first if that is free, or if this waiter will wait in any case: then one call is enough.
         if attempt.is_heard_by_its_client() && request.wait != Wait::Once {
             listener = Some(self.registers(attempt.source()));
         } else if delay.listens() && (yielding.is_some() || self.listens_first()) {
-            listener = Box::pin(self.listen(&mut retry, attempt.source(), None)).await?;
+            listener = rarely(self.listen(&mut retry, attempt.source(), None)).await?;
         }
         if let Some(yielding) = &mut yielding {
             listener.iter_mut().for_each(Listener::waits);
@@ -238,14 +245,14 @@ impl<'a> QueueSlot<'a> {
             self.waiter.forget_wakes();
             let asked_at = Instant::now();
             attempt.set_listening(listener.as_ref());
-            // Boxed, because otherwise the waiter would keep space for it while it sleeps.
-            let left = match Box::pin(self.ask(attempt, &mut retry)).await? {
+            let left = match rarely(self.ask(attempt, &mut retry)).await? {
                 Some(Answer::HeldFor(left)) => left,
                 Some(Answer::Granted(hold)) => return Ok(self.granted(&hold, yielded)),
                 Some(Answer::Open) => return Ok(self.opened(asked_at)),
                 Some(Answer::Never(error)) => return Err(error),
                 None => continue,
             };
+            // Another owner had the lock, so whatever this waiter gets from now on comes after others.
             yielded = Yielded::ForOthers;
             if woken {
                 count(&calls.counters.wakes_in_vain);
@@ -256,7 +263,7 @@ impl<'a> QueueSlot<'a> {
             let heard = |listener: &Listener<'_>| listener.hears(&attempt.source());
             if delay.listens() && !listener.as_ref().is_some_and(heard) {
                 let source = attempt.source();
-                listener = Box::pin(self.listen(&mut retry, source, Some(asked_at))).await?;
+                listener = rarely(self.listen(&mut retry, source, Some(asked_at))).await?;
                 delay.polls_if_needed(calls, kind, &request.settings);
                 // Check, listen, check again: a release between the check and the subscription was
                 // not heard.
@@ -264,6 +271,8 @@ impl<'a> QueueSlot<'a> {
             }
             listener.iter_mut().for_each(Listener::waits);
             woken = self.pause(asked_at, delay.next(left)).await?;
+            // A grant belongs to this waiter alone. After any other message, those go first that no release hands the lock
+            // over to.
             let may_yield = woken && !self.waiter.has_grant_message();
             if may_yield && let Some(mut yielding) = attempt.yields() {
                 self.yields(&mut yielding).await;
@@ -369,8 +378,7 @@ impl QueueSlot<'_> {
         }
         match attempt.ask(request.limit(&core.calls)).await {
             Ok(answer) => Ok(Some(answer)),
-            // Boxed, because most questions are answered.
-            Err(error) => Box::pin(request.ride_out(&core.calls, retry, error))
+            Err(error) => rarely(request.ride_out(&core.calls, retry, error))
                 .await
                 .map(|()| None),
         }
@@ -452,9 +460,8 @@ impl<'a> QueueSlot<'a> {
             Some(Ok(())) => Ok(Some(listener)),
             Some(Err(CallError::Refused(_))) if core.calls.polls_only() => Ok(None),
             Some(Err(error)) => {
-                // Boxed, because most subscriptions succeed.
                 let error = error.took_nothing();
-                Box::pin(self.request.ride_out(&core.calls, retry, error)).await?;
+                rarely(self.request.ride_out(&core.calls, retry, error)).await?;
                 Ok(None)
             }
             None if asked_at.is_some_and(is_fresh) => Err(self.request.timed_out(core)),

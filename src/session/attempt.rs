@@ -23,7 +23,7 @@ use crate::session::poll_watch::Wait;
 use crate::session::request::Request;
 use crate::session::subscriptions::{Listener, Source};
 use crate::session::waiter::{ConnectionEpoch, Waiter, Yield};
-use crate::transport::{CallError, Epoch, Fault, Lane};
+use crate::transport::{CallError, Epoch, Fault, Lane, rarely};
 
 pub(super) struct Attempt<'a> {
     core: &'a Core,
@@ -308,8 +308,7 @@ impl<'a> Attempt<'a> {
         self.begin();
         let key = self.request.resource.key.clone();
         let calls = &self.core.calls;
-        // Boxed, because most grants need no copies.
-        let outcome = Box::pin(calls.made_durable(Lane::Caller, &key, before)).await;
+        let outcome = rarely(calls.made_durable(Lane::Caller, &key, before)).await;
         self.settle_durable(&outcome);
         outcome
     }

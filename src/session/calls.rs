@@ -30,7 +30,7 @@ use crate::stats::{Counters, count};
 use crate::sync::{Mutex, Notify};
 use crate::timer::{Instant, sleep_until_some, timeout, timeout_at, why_silent};
 use crate::transport::{
-    CallError, DeploymentKind, Epoch, Fault, Lane, NodeId, Process, Sent, Transport,
+    CallError, DeploymentKind, Epoch, Fault, Lane, NodeId, Process, Sent, Transport, rarely,
 };
 use crate::wake::Wake;
 
@@ -158,8 +158,7 @@ impl Calls {
         match limit {
             Some(limit) => Either::Left(timeout_at(limit, reply).then(async |reply| match reply {
                 Ok(reply) => reply,
-                // Boxed, because every waiter would keep space for it.
-                Err(_) => Err(Box::pin(self.lost("no reply within the wait")).await),
+                Err(_) => Err(rarely(self.lost("no reply within the wait")).await),
             })),
             None => Either::Right(reply),
         }

@@ -29,7 +29,7 @@ use crate::session::waiter::Audience;
 use crate::stats::count;
 use crate::sync::{Mutex, Notify};
 use crate::timer::{Instant, timeout, timeout_at};
-use crate::transport::Lane;
+use crate::transport::{Lane, rarely};
 
 pub(crate) struct Core {
     pub(crate) calls: Arc<Calls>,
@@ -135,9 +135,8 @@ impl Core {
         };
         let longest = Instant::now() + self.calls.settings.command_timeout;
         let limit = limit.map_or(longest, |limit| limit.min(longest));
-        // Boxed, because every acquisition would keep space for it. What is not over in time is no
-        // reason to fail: Redis is asked all the same.
-        drop(Box::pin(timeout_at(limit, releases.over())).await);
+        // What is not over in time is no reason to fail: Redis is asked all the same.
+        drop(rarely(timeout_at(limit, releases.over())).await);
     }
 
     /// Sends a question about one key, once this client's own releases of it are over.

@@ -21,7 +21,7 @@ use crate::session::retry::Retry;
 use crate::session::waiter::Audience;
 use crate::stats::count;
 use crate::timer::{Instant, sleep_until};
-use crate::transport::{CallError, Lane};
+use crate::transport::{CallError, Lane, rarely};
 
 impl Release {
     /// One of several guards is gone.
@@ -239,12 +239,11 @@ impl Path {
         call: &(impl Fn() -> Option<Call> + Send + Sync),
     ) -> Option<(Instant, Result<Value, CallError>)> {
         if let Some(sent_release) = self.sent_release.take() {
-            return Some((sent_release.sent, Box::pin(sent_release.outcome()).await));
+            return Some((sent_release.sent, rarely(sent_release.outcome()).await));
         }
         let slot = if self.slots {
             let node = core.calls.transport.node_of(key);
-            // Boxed, because the release of a caller would keep space for it.
-            Some(Box::pin(core.cleanups.slot(self.lane, node)).await)
+            Some(rarely(core.cleanups.slot(self.lane, node)).await)
         } else {
             None
         };
@@ -266,8 +265,15 @@ pub(super) struct Confirmed {
     pub(super) sent: Instant,
 }
 
-/// Sends `call` until its reply settles the release (CLEANUP-2). Ends without a release if `call`
-/// returns `None`.
+/// Sends `call` until its reply settles the release (CLEANUP-2), in rounds of four steps:
+///
+/// 1. Look at the outages before the call, so that one that ends while the call fails is not missed.
+/// 2. Build the call only when it may be sent, because guards come and go in the meantime.
+/// 3. If the release could not look at all other readers, look at them now: nobody does once this has returned.
+/// 4. Judge: a reply without doubt settles. With a doubt it settles only on the connection of the doubtful call, or one lease
+///    after the first reply; until then the release is repeated. A failure is repeated as long as the path allows.
+///
+/// Ends without a release if `call` returns `None`.
 ///
 /// Calls `unreachable` after each failure.
 pub(super) async fn confirm(
@@ -296,7 +302,7 @@ pub(super) async fn confirm(
             sent,
         };
         if let Ok(reply @ Value::Array(_)) = &reply {
-            Box::pin(tidy(core, *lane, resource, reply.clone())).await;
+            rarely(tidy(core, *lane, resource, reply.clone())).await;
         }
         match reply.and_then(|value| replies::released(value).map_err(Into::into)) {
             Ok(released) => {
@@ -315,7 +321,7 @@ pub(super) async fn confirm(
                         since + doubt.lease
                     });
                 let next = now + retry.next_pause();
-                Box::pin(sleep_until(over.map_or(next, |over| next.min(over)))).await;
+                rarely(sleep_until(over.map_or(next, |over| next.min(over)))).await;
             }
             // A key of another type cannot be what the attempt took.
             Err(CallError::Refused(fault)) if doubt.is_some() && fault.is_wrong_type() => {
@@ -323,7 +329,7 @@ pub(super) async fn confirm(
             }
             Err(error) => {
                 unreachable();
-                Box::pin(retry.pause(error, outage)).await?;
+                rarely(retry.pause(error, outage)).await?;
             }
         }
     }

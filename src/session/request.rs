@@ -22,7 +22,7 @@ use crate::session::settings::{LockSettings, checked_text};
 use crate::stats::count;
 use crate::telemetry::Acquisition;
 use crate::timer::sleep_until_some;
-use crate::transport::CallError;
+use crate::transport::{CallError, rarely};
 
 const OUTAGE_PAUSE: Duration = Duration::from_millis(50);
 const OUTAGE_PAUSE_MAX: Duration = Duration::from_secs(1);
@@ -305,9 +305,8 @@ where
         if request.names_holder()
             && let Err(error) = &mut done
         {
-            // Boxed, because otherwise every acquisition would have space for this future.
             let wait_ended = request.deadline().unwrap_or_else(Instant::now);
-            Box::pin(core.name_holder(&request.resource, wait_ended, error)).await;
+            rarely(core.name_holder(&request.resource, wait_ended, error)).await;
         }
         request.reports_end(done.as_ref().err());
         done

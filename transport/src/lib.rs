@@ -116,7 +116,7 @@ pub use process::Process;
 pub use protocol::Protocol;
 pub use script::Script;
 pub use setup::{Runtimes, Setup};
-pub use task::AbortOnDrop;
+pub use task::{AbortOnDrop, rarely};
 #[cfg(feature = "tls")]
 pub use tls::TlsOptions;
 pub use transport::{IfUnreachable, Sent, Timing, Transport};

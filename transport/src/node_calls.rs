@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::abilities::{Abilities, Known, SHARDED_MESSAGES, Scripts};
 use crate::node::Node;
+use crate::task::rarely;
 use crate::timer::Instant;
 use crate::transport::{Nodes, Transport};
 use crate::{Call, Value};
@@ -23,7 +24,7 @@ impl Transport {
     ) -> Result<Value, CallError> {
         match self.nodes() {
             Nodes::One(_) => self.call(lane, call).await,
-            Nodes::Many(cluster) => Box::pin(cluster.call_node(node, lane, call)).await,
+            Nodes::Many(cluster) => rarely(cluster.call_node(node, lane, call)).await,
         }
     }
 

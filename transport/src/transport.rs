@@ -14,6 +14,7 @@ use crate::node::{Node, answer};
 use crate::request::{CallOutcome, KeyForm};
 use crate::sentinel::Sentinel;
 use crate::setup::Setup;
+use crate::task::rarely;
 use crate::{Call, CallError, DeploymentKind, Epoch, Fault, Lane, PubSub, Value};
 
 /// The timeouts of the transport.
@@ -154,8 +155,7 @@ impl Transport {
     pub async fn call(&self, lane: Lane, call: Call) -> Result<Value, CallError> {
         let node = match self.nodes() {
             Nodes::One(node) => node,
-            // Boxed, so that the futures for a single server stay small.
-            Nodes::Many(cluster) => return Box::pin(cluster.shared.call(lane, call)).await,
+            Nodes::Many(cluster) => return rarely(cluster.shared.call(lane, call)).await,
         };
         let sent = node.send(lane, call, KeyForm::Plain)?;
         answer(sent).await.map_err(not_a_cluster_client)
@@ -222,8 +222,7 @@ impl Transport {
     pub async fn subscribe(&self, channel: &Arc<str>, key: &str) -> Result<(), CallError> {
         match self.nodes() {
             Nodes::One(node) => node.subscribe(channel, PubSub::Plain).await,
-            // Boxed as in `call`.
-            Nodes::Many(cluster) => Box::pin(cluster.subscribe(channel, key)).await,
+            Nodes::Many(cluster) => rarely(cluster.subscribe(channel, key)).await,
         }
     }
 
