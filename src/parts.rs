@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::error::Error;
+use crate::holder::Holder;
 use crate::lock::LockGuard;
 use crate::protocol::Unexpected;
 use crate::session::core::Handle;
@@ -77,6 +78,11 @@ impl Parts {
     pub fn copies(&self) -> Option<u32> {
         let durability = self.handle.calls().settings.durability;
         durability.map(|durability| durability.replicas)
+    }
+
+    /// Marks a holder of the lock at a key, if it is this client or even the calling task.
+    pub fn mark_own(&self, key: &Arc<str>, holder: &mut Holder) {
+        self.handle.holds().mark_own(key, holder);
     }
 
     /// Whether waiters poll because no message would wake them.

@@ -19,7 +19,7 @@ impl<G: Guard> Lock<G> {
     ///
     /// **A second `lock()` in one task waits for ever** if that task holds the first guard: it waits for its own
     /// release. Use [`guard.reenter()`](crate::LockGuard::reenter) or a [section](Lock#taking-it-again), or give the
-    /// call a wait: the [`Error::Timeout`] of [`try_lock`](Lock::try_lock) then has `by_this_task` set. After ten
+    /// call a wait: the [`Error::Timeout`] of [`try_lock`](Lock::try_lock) then says that the holder [is this task](crate::inspect::Holder::is_this_task). After ten
     /// seconds, an event of the feature `tracing` says so.
     ///
     /// **In a loop around `select!`, make the future once, before the loop.** A call of `lock()` in the loop is

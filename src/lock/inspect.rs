@@ -108,10 +108,7 @@ impl<G: Guard> Lock<G> {
             LockSet::Single(single) => single,
             LockSet::Multi(multi) => return Box::pin(multi.holder()).await,
         };
-        Ok(single
-            .inspect()
-            .await?
-            .and_then(|seen| seen.holders.into_iter().next()))
+        single.holder().await
     }
 
     /// Returns the waiters of the lock.

@@ -178,6 +178,15 @@ impl Watchdog {
         its_own.or_else(|| live().next()).cloned()
     }
 
+    /// The live hold of this client under a key that has this field.
+    pub(crate) fn held_as(&self, key: &Arc<str>, field: &str) -> Option<Arc<Hold>> {
+        let table = self.table.lock();
+        let found = table
+            .under(key)
+            .find(|hold| hold.is_live() && *hold.field == *field);
+        found.cloned()
+    }
+
     /// Nobody is given this field until the returned value is dropped.
     pub(crate) fn release_under_way(
         &self,
