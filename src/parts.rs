@@ -107,7 +107,7 @@ impl Parts {
     ///
     /// # Errors
     ///
-    /// See [`CallError`].
+    /// Each [`CallError`] except [`NotDurable`](CallError::NotDurable).
     pub async fn call(&self, lane: Lane, call: Call) -> Result<Value, CallError> {
         self.open()?;
         self.handle.calls().call(lane, call).await
@@ -125,7 +125,7 @@ impl Parts {
     ///
     /// # Errors
     ///
-    /// See [`CallError`].
+    /// Each [`CallError`] except [`NotDurable`](CallError::NotDurable).
     pub async fn call_node(&self, node: NodeId, call: Call) -> Result<Value, CallError> {
         self.open()?;
         self.handle.calls().call_node(node, call).await
@@ -143,7 +143,7 @@ impl Parts {
     ///
     /// # Errors
     ///
-    /// See [`CallError`].
+    /// Each [`CallError`] except [`NotDurable`](CallError::NotDurable).
     pub async fn command(&self, node: NodeId, words: &[&[u8]]) -> Result<Value, CallError> {
         self.open()?;
         self.handle.calls().command(node, words).await
