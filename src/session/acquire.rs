@@ -147,7 +147,7 @@ impl<'a> QueueSlot<'a> {
                     holds.describe(share.hold(), self.request.description.as_ref());
                     count(&holds.calls.counters.handed_over);
                     count(&holds.calls.counters.acquired_after_waiting);
-                    self.request.observer.is_handed_over();
+                    self.request.observer.on_handed_over();
                     return Ok(Outcome::Granted(share));
                 }
                 WaiterSignal::Open => {
@@ -479,7 +479,7 @@ impl<'a> QueueSlot<'a> {
             self.waiter.sleeps_until(until);
             loop {
                 if self.waiter.take_wake() {
-                    request.observer.is_woken();
+                    request.observer.on_woken();
                     return Ok(true);
                 }
                 if holds.calls.life.is_closed() {

@@ -67,7 +67,7 @@ async fn a_renewal_in_flight_is_repeated_only_if_the_machine_was_suspended_meanw
         while client.stats().calls == before {
             sleep(Duration::from_millis(1)).await;
         }
-        machine.was_suspended(suspended);
+        machine.suspend_for(suspended);
         client.session().holds.watchdog.set_timers_again();
         sleep(ON_ITS_WAY * 4).await;
         let stats = client.stats();
