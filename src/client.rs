@@ -141,8 +141,9 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`Error::Unknown`] if Redis did not confirm every release within `deadline`, or if a call without a
-    /// reply may still take a lock. The leases end these holds.
+    /// - [`Error::Unknown`]: Redis did not confirm every release within `deadline`, or a call without a reply may
+    ///   still take a lock. The leases end these holds.
+    /// - [`Error::Forked`]: the client was made before a fork.
     pub async fn shutdown(&self, deadline: Duration) -> Result<(), Error> {
         self.handle.session.shutdown(deadline).await
     }

@@ -218,7 +218,7 @@ mod machine {
 
     impl Machine {
         /// Acts as if the machine had just woken up after this time.
-        pub fn was_suspended(&self, span: Duration) {
+        pub fn suspend_for(&self, span: Duration) {
             let nanoseconds = u64::try_from(span.as_nanos()).unwrap_or(u64::MAX);
             self.nanoseconds.fetch_add(nanoseconds, Ordering::SeqCst);
         }

@@ -49,24 +49,17 @@ pub enum Error {
     /// The wait ended before the lock was acquired, because another owner held it or the future was polled
     /// too rarely.
     ///
-    /// Nothing is held. Try later, or shed the work. If `by_this_task` is set, the caller waited for its own release:
-    /// [take the lock again](crate::Lock#taking-it-again) with a guard or a section.
+    /// Nothing is held. Try later, or shed the work. If the holder
+    /// [is this task](crate::inspect::Holder::is_this_task), the caller waited for its own release:
+    /// [take the lock again](crate::Lock#taking-it-again) with a guard or a section. If the holder has no
+    /// [lease](crate::inspect::Holder::lease), waiting longer does not help.
     #[error(
-        "not acquired in time: name=`{name}`, waited=`{}`{}{}{}{}",
+        "not acquired in time: name=`{name}`, waited=`{}`{}{}",
         rounded(*waited),
-        match holder {
-            Some(holder) if !by_this_task => format!(", holder=`{holder}`"),
-            _ => String::new(),
-        },
-        if *no_expiry { ", the key has no expiry, so it may be other data" } else { "" },
-        match (by_this_task, by_this_client) {
-            (true, _) => ", held by this task: use `guard.reenter()` or a section to take it again",
-            (false, true) => ", held by this client, not by this task",
-            (false, false) => "",
-        },
-        match passed_over {
+        in_the_way.as_deref().map_or_else(String::new, held_by),
+        match cancelled_as_unpolled {
             0 => String::new(),
-            times => format!(", passed over {times} times: the future was polled too rarely"),
+            times => format!(", cancelled as unpolled {times} times: the future was polled too rarely"),
         },
     )]
     Timeout {
@@ -74,22 +67,16 @@ pub enum Error {
         name: Arc<str>,
         /// How long the call waited.
         waited: Duration,
-        /// The key has no expiry: only its owner or a forced unlock can free the lock.
-        no_expiry: bool,
-        /// A hold of this client is in the way, or was a moment ago.
-        by_this_client: bool,
-        /// This very task took the hold that is in the way: it waits for its own release. Outside of all tasks, as in
-        /// `block_on`, this thread took it.
-        by_this_task: bool,
         /// The holder that is in the way, if it is known: a hold of this client, or another holder that was
         /// there when the wait ended. Other holders are looked up by the one waiter of this client that asked Redis
         /// for the lock. Every waiter looks, also one with a zero wait, if this client [describes its
         /// holds](crate::ClientBuilder::describe_holds) or the acquisition has a
-        /// [purpose](crate::Acquire::purpose).
-        holder: Option<Box<Holder>>,
+        /// [purpose](crate::Acquire::purpose). Without such a look, a key without an expiry is a holder with an
+        /// empty [owner](crate::inspect::Holder::owner).
+        in_the_way: Option<Box<Holder>>,
         /// How often the acquisition started again because its future was woken but not polled: see
         /// [`Lock`](crate::Lock#futures-that-nobody-polls). If it is not zero, the lock may have been free.
-        passed_over: u32,
+        cancelled_as_unpolled: u32,
     },
     /// Redis certainly did not execute the call: no connection, refused, loading, read-only or out of memory.
     ///
@@ -256,16 +243,19 @@ impl Error {
     }
 
     /// Returns whether another owner is known to have held the lock: a [`Timeout`](Error::Timeout), unless the future was
-    /// polled too rarely (`passed_over`) and nobody was seen.
+    /// polled too rarely (`cancelled_as_unpolled`) and nobody was seen.
     ///
     /// Only this means *somebody else is at it*. After any other error, nobody may have been.
     pub fn is_busy(&self) -> bool {
         match self {
             Error::Timeout {
-                holder,
-                passed_over,
+                in_the_way,
+                cancelled_as_unpolled,
                 ..
-            } => *passed_over == 0 || holder.is_some(),
+            } => {
+                *cancelled_as_unpolled == 0
+                    || in_the_way.as_ref().is_some_and(|holder| holder.has_owner())
+            }
             _ => false,
         }
     }
@@ -343,6 +333,25 @@ impl Error {
             reason,
         }
     }
+}
+
+/// What a timeout says about the holder that is in the way.
+fn held_by(holder: &Holder) -> String {
+    let name = if holder.has_owner() && !holder.is_this_task {
+        format!(", holder=`{holder}`")
+    } else {
+        String::new()
+    };
+    let expiry = match holder.lease {
+        Some(_) => "",
+        None => ", the key has no expiry, so it may be other data",
+    };
+    let relation = match (holder.is_this_task, holder.is_this_client) {
+        (true, _) => ", held by this task: use `guard.reenter()` or a section to take it again",
+        (false, true) => ", held by this client, not by this task",
+        (false, false) => "",
+    };
+    format!("{name}{expiry}{relation}")
 }
 
 /// The first causes, for a message. More of them would say the same.

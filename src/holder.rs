@@ -20,6 +20,7 @@ use std::time::Duration;
 /// let guard = lock.lock().await?;
 /// let holder = lock.holder().await?.expect("held");
 /// assert_eq!((&*holder.owner, holder.holds), (guard.owner(), 1));
+/// assert!(holder.is_this_client && holder.is_this_task);
 /// guard.unlock().await?;
 /// # Ok(())
 /// # }
@@ -27,11 +28,13 @@ use std::time::Duration;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Holder {
-    /// The owner on the wire: `<client uuid>:<number>`, or `<client uuid>:<thread>` for Redisson.
+    /// The owner on the wire: `<client uuid>:<number>`, or `<client uuid>:<thread>` for Redisson. Empty in a
+    /// [`Timeout`](crate::Error::Timeout) that only knows that the key has no expiry.
     pub owner: String,
     /// How many times this owner holds the lock.
     pub holds: u64,
-    /// The remaining lease; `None` if the key has no expiry.
+    /// The remaining lease. `None` if the key has no expiry: only its owner or a forced unlock can free the lock, and
+    /// the key may be other data.
     pub lease: Option<Duration>,
     /// The [name](crate::ClientBuilder::name) of the holder's client.
     pub name: Option<String>,
@@ -39,6 +42,18 @@ pub struct Holder {
     pub purpose: Option<String>,
     /// How long the lock has been held.
     pub held_for: Option<Duration>,
+    /// It is a hold of this client.
+    pub is_this_client: bool,
+    /// This very task took the hold. Outside of all tasks, as in `block_on`, this thread took it. If the task waits
+    /// for the lock, it waits for its own release.
+    pub is_this_task: bool,
+}
+
+impl Holder {
+    /// False if only the missing expiry of the key is known.
+    pub(crate) fn has_owner(&self) -> bool {
+        !self.owner.is_empty()
+    }
 }
 
 /// The name, or else the owner; and the purpose.

@@ -95,10 +95,7 @@ impl CountDownLatch {
     ///
     /// # Errors
     ///
-    /// - [`Error::Unavailable`], [`Error::Unknown`] or [`Error::Protocol`]: Redis did not answer within the
-    ///   command timeout, or refused the call.
-    /// - [`Error::Closed`]: the client was shut down.
-    /// - [`Error::Config`]: the name or a setting cannot be used.
+    #[doc = include_str!("error/returned_by/call.md")]
     pub async fn try_set_count(&self, count: u32) -> Result<bool, Error> {
         if count == 0 {
             // A stored zero would stay forever, and no other count could be set.
@@ -122,7 +119,7 @@ impl CountDownLatch {
     ///
     /// # Errors
     ///
-    /// See [`try_set_count`](CountDownLatch::try_set_count).
+    #[doc = include_str!("error/returned_by/call.md")]
     pub async fn count_down(&self) -> Result<i64, Error> {
         self.inner.change(latch::count_down, number).await
     }
@@ -139,7 +136,7 @@ impl CountDownLatch {
     ///
     /// # Errors
     ///
-    /// See [`try_set_count`](CountDownLatch::try_set_count).
+    #[doc = include_str!("error/returned_by/call.md")]
     pub async fn count(&self) -> Result<i64, Error> {
         let call = |resource: &_, _publish| latch::count(resource);
         self.inner.ask(call, number).await
@@ -162,7 +159,7 @@ impl CountDownLatch {
     /// - [`Error::Timeout`]: the count did not reach zero within `wait`.
     /// - [`Error::Unavailable`]: Redis could not be asked.
     /// - [`Error::Protocol`]: Redis refused the call.
-    /// - [`Error::Closed`]: the client was shut down.
+    /// - [`Error::Closed`] or [`Error::Forked`]: the client was shut down, or made before a fork.
     /// - [`Error::Config`]: the name or a setting cannot be used.
     pub async fn wait(&self, wait: Duration) -> Result<(), Error> {
         let request = self.inner.request(Wait::from(wait), Lease::Renewed)?;
@@ -183,7 +180,7 @@ impl CountDownLatch {
     ///
     /// # Errors
     ///
-    /// See [`try_set_count`](CountDownLatch::try_set_count).
+    #[doc = include_str!("error/returned_by/call.md")]
     pub async fn delete(&self) -> Result<bool, Error> {
         self.inner.ask(latch::delete, yes_or_no).await
     }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::error::Error;
+use crate::holder::Holder;
 use crate::lock::LockGuard;
 use crate::protocol::Unexpected;
 use crate::session::core::Handle;
@@ -79,6 +80,11 @@ impl Parts {
         durability.map(|durability| durability.replicas)
     }
 
+    /// Marks a holder of the lock at a key, if it is this client or even the calling task.
+    pub fn mark_own(&self, key: &Arc<str>, holder: &mut Holder) {
+        self.handle.core().mark_own(key, holder);
+    }
+
     /// Whether waiters poll because no message would wake them.
     pub fn polls_only(&self) -> bool {
         self.handle.calls().polls_only()
@@ -101,7 +107,7 @@ impl Parts {
     ///
     /// # Errors
     ///
-    /// See [`CallError`].
+    /// Each [`CallError`] except [`NotDurable`](CallError::NotDurable).
     pub async fn call(&self, lane: Lane, call: Call) -> Result<Value, CallError> {
         self.open()?;
         self.handle.calls().call(lane, call).await
@@ -119,7 +125,7 @@ impl Parts {
     ///
     /// # Errors
     ///
-    /// See [`CallError`].
+    /// Each [`CallError`] except [`NotDurable`](CallError::NotDurable).
     pub async fn call_node(&self, node: NodeId, call: Call) -> Result<Value, CallError> {
         self.open()?;
         self.handle.calls().call_node(node, call).await
@@ -137,7 +143,7 @@ impl Parts {
     ///
     /// # Errors
     ///
-    /// See [`CallError`].
+    /// Each [`CallError`] except [`NotDurable`](CallError::NotDurable).
     pub async fn command(&self, node: NodeId, words: &[&[u8]]) -> Result<Value, CallError> {
         self.open()?;
         self.handle.calls().command(node, words).await

@@ -128,10 +128,7 @@ impl PermitExpirableSemaphore {
     ///
     /// # Errors
     ///
-    /// - [`Error::Unavailable`], [`Error::Unknown`] or [`Error::Protocol`]: Redis did not answer within the
-    ///   command timeout, or refused the call.
-    /// - [`Error::Closed`]: the client was shut down.
-    /// - [`Error::Config`]: the name or a setting cannot be used.
+    #[doc = include_str!("error/returned_by/call.md")]
     pub async fn try_set_permits(&self, permits: u32) -> Result<bool, Error> {
         let message = permits.to_string();
         let call = |resource: &_, publish, reply_key| {
@@ -153,7 +150,7 @@ impl PermitExpirableSemaphore {
     ///
     /// # Errors
     ///
-    /// See [`try_set_permits`](PermitExpirableSemaphore::try_set_permits).
+    #[doc = include_str!("error/returned_by/call.md")]
     pub async fn set_permits(&self, permits: u32) -> Result<i64, Error> {
         let total = self.inner.total();
         let call = |resource: &_, publish| permit::resize(resource, publish, permits.into(), total);
@@ -175,8 +172,8 @@ impl PermitExpirableSemaphore {
     ///
     /// # Errors
     ///
-    /// [`Error::Config`] if the number is too large. See
-    /// [`try_set_permits`](PermitExpirableSemaphore::try_set_permits) for the others.
+    #[doc = include_str!("error/returned_by/call.md")]
+    /// - [`Error::Config`] also: the number is too large.
     pub async fn add_permits(&self, permits: i64) -> Result<(), Error> {
         self.inner.add(permits).await
     }
@@ -196,8 +193,8 @@ impl PermitExpirableSemaphore {
     ///
     /// # Errors
     ///
-    /// [`Error::Config`] if `life` is not between [`Lease::MIN`] and [`Lease::MAX`]. See
-    /// [`try_set_permits`](PermitExpirableSemaphore::try_set_permits) for the others.
+    #[doc = include_str!("error/returned_by/call.md")]
+    /// - [`Error::Config`] also: `life` is not between [`Lease::MIN`] and [`Lease::MAX`].
     pub async fn expire_after(&self, life: Duration) -> Result<bool, Error> {
         let life = Lease::checked("life", life)?;
         let call = |resource: &_, _publish| permit::expire(resource, life);
@@ -218,10 +215,11 @@ impl PermitExpirableSemaphore {
     /// # Errors
     ///
     /// - [`Error::Protocol`]: Redis refuses the call, and retrying does not help.
+    /// - [`Error::NotDurable`]: too few copies of the grant were confirmed, and it is being undone.
     /// - [`Error::NoPermits`]: the number of permits was never set, and this value declares no limit.
     /// - [`Error::ExceedsLimit`]: there are fewer permits in all, by the limit of this value. Without one, by the limit
     ///   that was applied last.
-    /// - [`Error::Closed`]: the client was shut down.
+    /// - [`Error::Closed`] or [`Error::Forked`]: the client was shut down, or made before a fork.
     /// - [`Error::Config`]: the name, the lease or a setting cannot be used, or the number of permits is not
     ///   between 1 and 1,024.
     pub async fn acquire(&self, permits: u32, lease: Lease) -> Result<ExpirablePermit, Error> {
@@ -243,9 +241,10 @@ impl PermitExpirableSemaphore {
     /// - [`Error::Timeout`]: there were too few permits until `wait` ended. None is taken.
     /// - [`Error::Unavailable`]: Redis did not execute the call.
     /// - [`Error::Unknown`]: the reply was lost. The permits are given back in the background.
+    /// - [`Error::NotDurable`]: too few copies of the grant were confirmed, and it is being undone.
     /// - [`Error::Protocol`]: Redis refuses the call, and retrying does not help.
-    /// - [`Error::NoPermits`], [`Error::ExceedsLimit`]: see [`acquire`](PermitExpirableSemaphore::acquire).
-    /// - [`Error::Closed`]: the client was shut down.
+    /// - [`Error::NoPermits`] or [`Error::ExceedsLimit`]: the number of permits was never set, or is too small.
+    /// - [`Error::Closed`] or [`Error::Forked`]: the client was shut down, or made before a fork.
     /// - [`Error::Config`]: the name, the lease or a setting cannot be used, or the number of permits is not
     ///   between 1 and 1,024.
     pub async fn try_acquire(
@@ -277,7 +276,7 @@ impl PermitExpirableSemaphore {
     ///
     /// # Errors
     ///
-    /// See [`try_set_permits`](PermitExpirableSemaphore::try_set_permits).
+    #[doc = include_str!("error/returned_by/call.md")]
     pub async fn available(&self) -> Result<i64, Error> {
         Ok(self.numbers().await?.0)
     }
@@ -294,7 +293,7 @@ impl PermitExpirableSemaphore {
     ///
     /// # Errors
     ///
-    /// See [`try_set_permits`](PermitExpirableSemaphore::try_set_permits).
+    #[doc = include_str!("error/returned_by/call.md")]
     pub async fn acquired(&self) -> Result<i64, Error> {
         Ok(self.numbers().await?.1)
     }
@@ -311,7 +310,7 @@ impl PermitExpirableSemaphore {
     ///
     /// # Errors
     ///
-    /// See [`try_set_permits`](PermitExpirableSemaphore::try_set_permits).
+    #[doc = include_str!("error/returned_by/call.md")]
     pub async fn permits(&self) -> Result<i64, Error> {
         let (available, held) = self.numbers().await?;
         Ok(available + held)

@@ -180,10 +180,7 @@ impl Semaphore {
     ///
     /// # Errors
     ///
-    /// - [`Error::Unavailable`], [`Error::Unknown`] or [`Error::Protocol`]: Redis did not answer within the
-    ///   command timeout, or refused the call.
-    /// - [`Error::Closed`]: the client was shut down.
-    /// - [`Error::Config`]: the name or a setting cannot be used.
+    #[doc = include_str!("error/returned_by/call.md")]
     pub async fn try_set_permits(&self, permits: u32) -> Result<bool, Error> {
         self.set(permits, None).await
     }
@@ -202,8 +199,8 @@ impl Semaphore {
     ///
     /// # Errors
     ///
-    /// [`Error::Config`] if `life` is not between [`Lease::MIN`] and [`Lease::MAX`]. See
-    /// [`try_set_permits`](Semaphore::try_set_permits) for the others.
+    #[doc = include_str!("error/returned_by/call.md")]
+    /// - [`Error::Config`] also: `life` is not between [`Lease::MIN`] and [`Lease::MAX`].
     pub async fn try_set_permits_for(&self, permits: u32, life: Duration) -> Result<bool, Error> {
         let life = Lease::checked("life", life)?;
         self.set(permits, Some(life)).await
@@ -235,7 +232,7 @@ impl Semaphore {
     ///
     /// # Errors
     ///
-    /// See [`try_set_permits`](Semaphore::try_set_permits).
+    #[doc = include_str!("error/returned_by/call.md")]
     pub async fn set_permits(&self, permits: u32) -> Result<i64, Error> {
         let total = self.inner.total();
         let call =
@@ -263,10 +260,11 @@ impl Semaphore {
     /// # Errors
     ///
     /// - [`Error::Protocol`]: Redis refuses the call, and retrying does not help.
+    /// - [`Error::NotDurable`]: too few copies of the grant were confirmed, and it is being undone.
     /// - [`Error::NoPermits`]: the number of permits was never set, and this value declares no limit.
     /// - [`Error::ExceedsLimit`]: there are fewer permits in all, by the limit of this value. Without one, by the limit
     ///   that was applied last.
-    /// - [`Error::Closed`]: the client was shut down.
+    /// - [`Error::Closed`] or [`Error::Forked`]: the client was shut down, or made before a fork.
     /// - [`Error::Config`]: the name or a setting cannot be used.
     pub async fn acquire(&self, permits: u32) -> Result<SemaphorePermit, Error> {
         self.take(permits, Wait::Forever).await
@@ -287,9 +285,10 @@ impl Semaphore {
     /// - [`Error::Timeout`]: there were too few permits until `wait` ended. None is taken.
     /// - [`Error::Unavailable`]: Redis did not execute the call.
     /// - [`Error::Unknown`]: the reply was lost. The permits are given back in the background.
+    /// - [`Error::NotDurable`]: too few copies of the grant were confirmed, and it is being undone.
     /// - [`Error::Protocol`]: Redis refuses the call, and retrying does not help.
-    /// - [`Error::NoPermits`], [`Error::ExceedsLimit`]: see [`acquire`](Semaphore::acquire).
-    /// - [`Error::Closed`]: the client was shut down.
+    /// - [`Error::NoPermits`] or [`Error::ExceedsLimit`]: the number of permits was never set, or is too small.
+    /// - [`Error::Closed`] or [`Error::Forked`]: the client was shut down, or made before a fork.
     /// - [`Error::Config`]: the name or a setting cannot be used.
     pub async fn try_acquire(
         &self,
@@ -324,8 +323,8 @@ impl Semaphore {
     ///
     /// # Errors
     ///
-    /// [`Error::Config`] if the number is too large. See [`try_set_permits`](Semaphore::try_set_permits) for
-    /// the others.
+    #[doc = include_str!("error/returned_by/call.md")]
+    /// - [`Error::Config`] also: the number is too large.
     pub async fn add_permits(&self, permits: i64) -> Result<(), Error> {
         self.inner.add(permits).await
     }
@@ -343,7 +342,7 @@ impl Semaphore {
     ///
     /// # Errors
     ///
-    /// See [`try_set_permits`](Semaphore::try_set_permits).
+    #[doc = include_str!("error/returned_by/call.md")]
     pub async fn drain(&self) -> Result<i64, Error> {
         self.inner.change(semaphore::drain, number).await
     }
@@ -360,7 +359,7 @@ impl Semaphore {
     ///
     /// # Errors
     ///
-    /// See [`try_set_permits`](Semaphore::try_set_permits).
+    #[doc = include_str!("error/returned_by/call.md")]
     pub async fn available(&self) -> Result<i64, Error> {
         self.inner.ask(semaphore::available, number).await
     }
@@ -379,7 +378,7 @@ impl Semaphore {
     ///
     /// # Errors
     ///
-    /// See [`try_set_permits`](Semaphore::try_set_permits).
+    #[doc = include_str!("error/returned_by/call.md")]
     pub async fn permits(&self) -> Result<i64, Error> {
         let read = semaphore::available_and_held;
         let (available, held) = self.inner.ask(semaphore::count, read).await?;

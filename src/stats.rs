@@ -83,7 +83,7 @@ stats! {
         /// Acquisitions handed over within this client.
         handed_over,
         /// Acquisitions and releases that were woken and not polled: the client cleaned up for the caller.
-        passed_over,
+        cancelled_as_unpolled,
         /// Re-entries.
         reentered,
         /// Acquisitions that ended with a time-out.

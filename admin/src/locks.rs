@@ -7,9 +7,11 @@ mod search;
 
 use std::fmt;
 use std::ops::Deref;
+use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold::inspect::Holder;
+use leasehold::parts::Parts;
 
 pub(crate) use at::{force_unlock_at, look_at};
 pub(crate) use search::search;
@@ -147,6 +149,14 @@ impl IntoIterator for LockList {
 
     fn into_iter(self) -> Self::IntoIter {
         self.locks.into_iter()
+    }
+}
+
+/// Marks the holders that are this client or the calling task.
+fn mark_own(parts: &Parts, lock: &mut LockInfo) {
+    let key = Arc::from(&*lock.key);
+    for holder in &mut lock.holders {
+        parts.mark_own(&key, holder);
     }
 }
 

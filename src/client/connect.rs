@@ -62,7 +62,11 @@ impl ClientBuilder {
     ///
     /// # Errors
     ///
-    /// Those of [`connect`](ClientBuilder::connect), except that an unreachable server is not an error.
+    /// - [`Error::Config`]: a setting is out of range, with its value and its limits, or there is no tokio
+    ///   runtime with timers and I/O. Nothing was sent.
+    /// - [`Error::Unavailable`]: the system cannot start a thread. An unreachable server is not an error.
+    /// - [`Error::Protocol`]: the server refused the user, the password, the database, scripts, or to wait for the
+    ///   copies of a [`durability`](ClientBuilder::durability).
     pub async fn connect_in_background(self) -> Result<Client, Error> {
         self.connect_to(IfUnreachable::RetryLater).await
     }

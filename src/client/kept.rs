@@ -24,7 +24,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// Those of [`Lock::is_locked`](crate::Lock::is_locked).
+    #[doc = include_str!("../error/returned_by/call.md")]
     #[doc(hidden)]
     pub async fn kept(&self, key: &str) -> Result<Option<String>, Error> {
         self.ask_kept(key, kept::get).await
@@ -42,8 +42,8 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// Those of [`Lock::is_locked`](crate::Lock::is_locked), and [`Error::Config`] for a time below
-    /// [`Lease::MIN`] or above [`Lease::MAX`].
+    #[doc = include_str!("../error/returned_by/call.md")]
+    /// - [`Error::Config`] also: the time is below [`Lease::MIN`] or above [`Lease::MAX`].
     #[doc(hidden)]
     pub async fn keep(
         &self,

@@ -31,7 +31,7 @@ impl Client {
     /// - [`Error::Unavailable`]: there is no connection, or the server is not ready.
     /// - [`Error::Unknown`]: no reply came within the command timeout.
     /// - [`Error::Protocol`]: the user has no right to run scripts.
-    /// - [`Error::Closed`]: the client was shut down.
+    /// - [`Error::Closed`] or [`Error::Forked`]: the client was shut down, or made before a fork.
     pub async fn ping(&self) -> Result<(), Error> {
         let (name, calls) = (Arc::from("ping"), self.handle.calls());
         let ask = async |keys: Vec<_>| {

@@ -12,7 +12,7 @@ async fn a_suspension_moves_moments_and_not_timers() {
         let machine = Machine::default();
         let clock = Clock::new(counts).on(&machine);
         let (before, timer) = (clock.now(), Instant::now());
-        machine.was_suspended(HOUR);
+        machine.suspend_for(HOUR);
         assert!(clock.now() + NOISE >= before + HOUR, "{counts:?}");
         assert_eq!(Instant::now(), timer);
         assert!(
@@ -65,6 +65,6 @@ fn a_timer_of_a_moment_before_the_first_of_the_clock_is_over() {
     let machine = Machine::default();
     let clock = Clock::new(Counts::TimerTime).on(&machine);
     let before = clock.now();
-    machine.was_suspended(Duration::from_secs(u64::MAX / 4_000_000_000));
+    machine.suspend_for(Duration::from_secs(u64::MAX / 4_000_000_000));
     assert!(clock.timer(before) <= Instant::now());
 }

@@ -147,7 +147,8 @@ impl<'a, G: Guard> Acquire<'a, G> {
     ///
     /// # Errors
     ///
-    /// See [`Lock::run`].
+    /// - [`Error::Lost`]: the lock was lost before `work` ended. After each other error, `work` did not start.
+    #[doc = include_str!("../error/returned_by/acquisition.md")]
     pub async fn run<F, W>(self, work: F) -> Result<W::Output, Error>
     where
         F: FnOnce(Arc<G>) -> W,
@@ -168,7 +169,7 @@ impl<'a, G: Guard> Acquire<'a, G> {
     ///
     /// # Errors
     ///
-    /// See [`Lock::try_run`].
+    /// The errors of `work` and of [`run`](Acquire::run).
     pub async fn try_run<T, E, F, W>(self, work: F) -> Result<T, E>
     where
         E: From<Error>,

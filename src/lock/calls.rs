@@ -19,8 +19,9 @@ impl<G: Guard> Lock<G> {
     ///
     /// **A second `lock()` in one task waits for ever** if that task holds the first guard: it waits for its own
     /// release. Use [`guard.reenter()`](crate::LockGuard::reenter) or a [section](Lock#taking-it-again), or give the
-    /// call a wait: the [`Error::Timeout`] of [`try_lock`](Lock::try_lock) then has `by_this_task` set. After ten
-    /// seconds, an event of the feature `tracing` says so.
+    /// call a wait: the [`Error::Timeout`] of [`try_lock`](Lock::try_lock) then says that the holder
+    /// [is this task](crate::inspect::Holder::is_this_task). After ten seconds, an event of the feature `tracing` says
+    /// so.
     ///
     /// **In a loop around `select!`, make the future once, before the loop.** A call of `lock()` in the loop is
     /// dropped in each turn that another branch wins. It begins again behind all other waiters, and may never get the
@@ -58,8 +59,10 @@ impl<G: Guard> Lock<G> {
     /// # Errors
     ///
     /// - [`Error::Protocol`]: Redis refuses the call, and retrying does not help.
+    /// - [`Error::NotDurable`]: too few copies of the grant were confirmed, and it is being undone.
     /// - [`Error::AlreadyHeld`]: the call would wait for its own owner.
-    /// - [`Error::Closed`]: the client was shut down.
+    /// - [`Error::Timeout`] or [`Error::Quorum`]: a [retry count](Lock::with_retry_count) was used up.
+    /// - [`Error::Closed`] or [`Error::Forked`]: the client was shut down, or made before a fork.
     /// - [`Error::Config`]: the name or a setting of the lock cannot be used.
     pub async fn lock(&self) -> Result<G, Error> {
         self.take(|| Options::new(Wait::Forever, Lease::Renewed))
@@ -87,17 +90,7 @@ impl<G: Guard> Lock<G> {
     ///
     /// # Errors
     ///
-    /// - [`Error::Timeout`]: `wait` ended, and nothing is held. The error says whether a hold of this client
-    ///   was in the way.
-    /// - [`Error::Unavailable`]: Redis did not execute the call.
-    /// - [`Error::Unknown`]: the reply was lost. The lock may be held until the lease ends, and a release is
-    ///   queued.
-    /// - [`Error::NotDurable`]: too few copies of the grant were confirmed, and it is being undone.
-    /// - [`Error::Quorum`]: too few servers of a quorum lock answered.
-    /// - [`Error::Protocol`]: Redis refuses the call, and retrying does not help.
-    /// - [`Error::AlreadyHeld`]: the call would wait for its own owner.
-    /// - [`Error::Closed`]: the client was shut down.
-    /// - [`Error::Config`]: the name, the lease or a setting of the lock cannot be used.
+    #[doc = include_str!("../error/returned_by/acquisition.md")]
     pub async fn try_lock(&self, wait: Duration, lease: Lease) -> Result<G, Error> {
         self.take(|| Options::new(Wait::from(wait), lease)).await
     }
@@ -138,8 +131,8 @@ impl<G: Guard> Lock<G> {
     ///
     /// # Errors
     ///
-    /// The errors of [`try_lock`](Lock::try_lock) if the lock was not acquired; `work` did not start then.
-    /// [`Error::Lost`] if the lock was lost before `work` ended.
+    /// - [`Error::Lost`]: the lock was lost before `work` ended. After each other error, `work` did not start.
+    #[doc = include_str!("../error/returned_by/acquisition.md")]
     ///
     /// If `work` ended in time, its result is returned even if the release fails. The release then continues
     /// in the background, and [`Stats::releases_pending`](crate::Stats::releases_pending) counts it.
@@ -213,7 +206,7 @@ impl<G: Guard> Lock<G> {
     ///
     /// # Errors
     ///
-    /// See [`try_lock`](Lock::try_lock). [`Error::Timeout`] if the lock is held.
+    #[doc = include_str!("../error/returned_by/acquisition.md")]
     pub async fn try_lock_now(&self, lease: Lease) -> Result<G, Error> {
         self.take(|| Options::new(Wait::Once, lease)).await
     }

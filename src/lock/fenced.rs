@@ -52,7 +52,7 @@ impl FencedGuard {
     ///
     /// # Errors
     ///
-    /// See [`LockGuard::reenter`].
+    #[doc = include_str!("../error/returned_by/reentry.md")]
     pub async fn reenter(&self) -> Result<FencedGuard, Error> {
         FencedGuard::of(self.guard.reenter().await?)
     }

@@ -155,10 +155,7 @@ impl LockGuard {
     ///
     /// # Errors
     ///
-    /// - [`Error::Lost`]: the hold had already ended, and others may have been in the section.
-    /// - [`Error::Unavailable`] or [`Error::Unknown`]: Redis did not confirm the release within the command
-    ///   timeout.
-    /// - [`Error::Protocol`]: Redis refused the release.
+    #[doc = include_str!("../error/returned_by/release.md")]
     ///
     /// Except after [`Error::Lost`], the release is retried in the background until Redis confirms it. The
     /// client gives up two leases and 10 s later.
@@ -184,10 +181,7 @@ impl LockGuard {
     ///
     /// # Errors
     ///
-    /// - [`Error::Lost`]: the hold is lost.
-    /// - [`Error::AlreadyHeld`]: the lock is not re-entrant, or this is the guard of a semaphore's permits.
-    /// - [`Error::Unavailable`], [`Error::Unknown`] or [`Error::Protocol`]: Redis did not confirm the call
-    ///   within the command timeout, or refused it. This guard is not affected.
+    #[doc = include_str!("../error/returned_by/reentry.md")]
     pub async fn reenter(&self) -> Result<LockGuard, Error> {
         self.check()?;
         match &self.share {
@@ -276,6 +270,7 @@ impl LockGuard {
     /// - [`Error::Lost`]: the hold has ended.
     /// - [`Error::Unavailable`], [`Error::Unknown`] or [`Error::Protocol`]: Redis did not answer, or refused
     ///   the call. The old deadline still holds.
+    /// - [`Error::Closed`] or [`Error::Forked`]: the client was shut down, or made before a fork.
     /// - [`Error::Config`]: the lease is out of range.
     pub async fn extend(&self, lease: Duration) -> Result<(), Error> {
         let lease = Lease::checked("lease", lease)?;

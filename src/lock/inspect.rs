@@ -49,10 +49,7 @@ impl<G: Guard> Lock<G> {
     ///
     /// # Errors
     ///
-    /// - [`Error::Unavailable`], [`Error::Unknown`] or [`Error::Protocol`]: Redis did not answer, or refused
-    ///   the call.
-    /// - [`Error::Closed`]: the client was shut down.
-    /// - [`Error::Config`]: the name or a setting of the lock cannot be used.
+    #[doc = include_str!("../error/returned_by/call.md")]
     pub async fn is_locked(&self) -> Result<bool, Error> {
         match &self.set {
             LockSet::Single(single) => Ok(single.inspect().await?.is_some()),
@@ -75,7 +72,7 @@ impl<G: Guard> Lock<G> {
     ///
     /// # Errors
     ///
-    /// See [`is_locked`](Lock::is_locked).
+    #[doc = include_str!("../error/returned_by/call.md")]
     pub async fn remaining_lease(&self) -> Result<Option<Duration>, Error> {
         match &self.set {
             LockSet::Single(single) => Ok(single
@@ -102,16 +99,13 @@ impl<G: Guard> Lock<G> {
     ///
     /// # Errors
     ///
-    /// See [`is_locked`](Lock::is_locked).
+    #[doc = include_str!("../error/returned_by/call.md")]
     pub async fn holder(&self) -> Result<Option<Holder>, Error> {
         let single = match &self.set {
             LockSet::Single(single) => single,
             LockSet::Multi(multi) => return Box::pin(multi.holder()).await,
         };
-        Ok(single
-            .inspect()
-            .await?
-            .and_then(|seen| seen.holders.into_iter().next()))
+        single.holder().await
     }
 
     /// Returns the waiters of the lock.
@@ -126,7 +120,8 @@ impl<G: Guard> Lock<G> {
     ///
     /// # Errors
     ///
-    /// See [`is_locked`](Lock::is_locked). [`Error::Config`] for several locks as one.
+    #[doc = include_str!("../error/returned_by/call.md")]
+    /// - [`Error::Config`] also: these are several locks as one.
     pub async fn waiters(&self) -> Result<Waiters, Error> {
         match &self.set {
             LockSet::Single(single) => {
@@ -159,7 +154,8 @@ impl<G: Guard> Lock<G> {
     ///
     /// # Errors
     ///
-    /// [`Error::Config`] also for an unusable `reason`. See [`is_locked`](Lock::is_locked).
+    #[doc = include_str!("../error/returned_by/call.md")]
+    /// - [`Error::Config`] also: the `reason` cannot be used.
     pub async fn force_unlock(&self, reason: &str) -> Result<bool, Error> {
         match &self.set {
             LockSet::Single(single) => single.force_unlock(None, reason).await,
@@ -185,10 +181,9 @@ impl<G: Guard> Lock<G> {
     /// # Errors
     ///
     /// - [`Error::NotOwner`]: another owner holds the lock. Nothing changed.
-    /// - [`Error::Config`]: no holder of this lock has such a name, the `reason` cannot be used, or these are several
-    ///   locks as one.
-    ///
-    /// See [`is_locked`](Lock::is_locked) for the others.
+    #[doc = include_str!("../error/returned_by/call.md")]
+    /// - [`Error::Config`] also: no holder of this lock has such a name, the `reason` cannot be used, or these are
+    ///   several locks as one.
     ///
     /// # Examples
     ///

@@ -14,6 +14,7 @@ use super::members::set_error_of;
 use super::single::SingleLock;
 use super::{Lock, LockGuard};
 use crate::error::{ConfigError, Error};
+use crate::holder::Holder;
 use crate::session::poll_watch::{Caller, Wait};
 use crate::session::request::Options;
 use crate::session::settings::LockSettings;
@@ -129,16 +130,12 @@ impl MultiLock {
         let singles = self.members.iter().flat_map(|member| member.set.singles());
         let error = |single: &SingleLock| {
             let resource = single.resource.as_ref().ok()?;
-            let holds = single.handle.core();
-            let (holder, by_this_task) = holds.held_here(resource, Caller::current())?;
+            let holder = (single.handle.core()).held_here(resource, Caller::current())?;
             Some(Error::Timeout {
                 name: resource.name.clone(),
                 waited: started.elapsed(),
-                no_expiry: false,
-                by_this_client: true,
-                by_this_task,
-                holder: Some(Box::new(holder)),
-                passed_over: 0,
+                in_the_way: Some(Box::new(holder)),
+                cancelled_as_unpolled: 0,
             })
         };
         singles.filter_map(error).collect()
@@ -146,47 +143,27 @@ impl MultiLock {
 
     /// The error when the wait ends; `errors` are those of the last round.
     fn timed_out(&self, started: Instant, errors: &[Error]) -> Error {
-        let (name, waited) = (self.name.clone(), started.elapsed());
-        let stays = |error: &&Error| {
-            matches!(
-                error,
-                Error::Timeout {
-                    no_expiry: true,
-                    ..
-                }
-            )
-        };
-        let no_expiry = self.is_blocked(errors.iter().filter(stays).count(), self.members.len());
-        let by_this_task = errors.iter().any(|error| {
-            matches!(
-                error,
-                Error::Timeout {
-                    by_this_task: true,
-                    ..
-                }
-            )
-        });
-        let in_the_way = |own: bool| {
-            errors.iter().find_map(|error| match error {
-                Error::Timeout {
-                    by_this_client,
-                    holder,
-                    ..
-                } if *by_this_client == own => Some(holder.clone()),
+        let holders: Vec<&Holder> = (errors.iter())
+            .filter_map(|error| match error {
+                Error::Timeout { in_the_way, .. } => in_the_way.as_deref(),
                 _ => None,
             })
-        };
-        let own = in_the_way(true);
-        let by_this_client = own.is_some();
-        let holder = own.or_else(|| in_the_way(false)).flatten();
+            .collect();
+        let known = || holders.iter().filter(|holder| holder.has_owner());
+        let nearest = (known().find(|holder| holder.is_this_task))
+            .or_else(|| known().find(|holder| holder.is_this_client))
+            .or_else(|| known().next());
+        let mut in_the_way = nearest.map(|holder| Holder::clone(holder));
+        let stay = holders.iter().filter(|holder| holder.lease.is_none());
+        if self.is_blocked(stay.count(), self.members.len()) {
+            // The whole has no expiry if too few members have one.
+            in_the_way.get_or_insert_default().lease = None;
+        }
         Error::Timeout {
-            name,
-            waited,
-            no_expiry,
-            by_this_client,
-            by_this_task,
-            holder,
-            passed_over: 0,
+            name: self.name.clone(),
+            waited: started.elapsed(),
+            in_the_way: in_the_way.map(Box::new),
+            cancelled_as_unpolled: 0,
         }
     }
 

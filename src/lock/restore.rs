@@ -37,6 +37,8 @@ impl Lock {
     /// - [`Error::Unavailable`]: Redis did not execute the call. The hold did not change.
     /// - [`Error::Unknown`], [`Error::Protocol`] or [`Error::Closed`]: the reply was lost, Redis refused the
     ///   call, or the client was shut down. If the hold was taken, it is being released.
+    /// - [`Error::Lost`]: the reply came after the lease had ended.
+    /// - [`Error::Forked`]: the client was made before a fork.
     /// - [`Error::Config`]: the name cannot be used, the owner is too long, or this is another kind of lock.
     ///
     /// # Examples

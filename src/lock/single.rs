@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::error::ConfigError;
 use crate::error::Error;
+use crate::holder::Holder;
 use crate::protocol::calls::Force;
 use crate::protocol::forced::{Forced, forced};
 use crate::protocol::replies::Inspected;
@@ -88,6 +89,16 @@ impl SingleLock {
         let holds = self.handle.core();
         let call = holds.calls.inspect_call(resource);
         holds.ask(resource, call, read).await
+    }
+
+    /// The first holder, marked if it is this client or the calling task.
+    pub(crate) async fn holder(&self) -> Result<Option<Holder>, Error> {
+        let seen = self.inspect().await?;
+        let mut holder = seen.and_then(|seen| seen.holders.into_iter().next());
+        if let Some(holder) = &mut holder {
+            self.handle.core().mark_own(&self.resource()?.key, holder);
+        }
+        Ok(holder)
     }
 
     pub(crate) async fn waiting(&self) -> Result<Waiting, Error> {

@@ -27,9 +27,9 @@ impl PermitExpirableSemaphore {
     ///
     /// # Errors
     ///
-    /// [`Error::NotOwner`] if the permit is not held: it is unknown, was released, or its lease ended.
-    /// [`Error::Config`] if the text is not an id. See
-    /// [`try_set_permits`](PermitExpirableSemaphore::try_set_permits) for the others.
+    /// - [`Error::NotOwner`]: the permit is not held. It is unknown, was released, or its lease ended.
+    #[doc = include_str!("../error/returned_by/call.md")]
+    /// - [`Error::Config`] also: the text is not an id.
     pub async fn release(&self, id: &str) -> Result<(), Error> {
         self.release_all(&[id]).await
     }
@@ -46,8 +46,9 @@ impl PermitExpirableSemaphore {
     ///
     /// # Errors
     ///
-    /// See [`release`](PermitExpirableSemaphore::release). With one bad id, no permit is released.
-    /// [`Error::Config`] for no id, or for more than 1,024.
+    /// - [`Error::NotOwner`]: a permit is not held. It is unknown, was released, or its lease ended. No permit is released.
+    #[doc = include_str!("../error/returned_by/call.md")]
+    /// - [`Error::Config`] also: a text is not an id, or there is no id, or more than 1,024.
     pub async fn release_all(&self, ids: &[&str]) -> Result<(), Error> {
         if self.released_by(ids, "it was released by its id").await? {
             return Ok(());
@@ -72,8 +73,8 @@ impl PermitExpirableSemaphore {
     ///
     /// # Errors
     ///
-    /// [`Error::Config`] if the text is not an id, or the `reason` cannot be used. See
-    /// [`try_set_permits`](PermitExpirableSemaphore::try_set_permits) for the others.
+    #[doc = include_str!("../error/returned_by/call.md")]
+    /// - [`Error::Config`] also: the text is not an id, or the `reason` cannot be used.
     pub async fn force_release_of(&self, id: &str, reason: &str) -> Result<bool, Error> {
         self.released_by(&[id], reason).await
     }
@@ -101,8 +102,8 @@ impl PermitExpirableSemaphore {
     ///
     /// # Errors
     ///
-    /// [`Error::Config`] if the text is not an id. See
-    /// [`try_set_permits`](PermitExpirableSemaphore::try_set_permits) for the others.
+    #[doc = include_str!("../error/returned_by/call.md")]
+    /// - [`Error::Config`] also: the text is not an id.
     pub async fn remaining_lease(&self, id: &str) -> Result<Option<Duration>, Error> {
         let id = joined(&[id])?;
         let call = |resource: &_, _publish| permit::lease_of(resource, &id);
@@ -124,8 +125,8 @@ impl PermitExpirableSemaphore {
     ///
     /// # Errors
     ///
-    /// [`Error::Config`] if the text is not an id or the lease is out of range. See
-    /// [`try_set_permits`](PermitExpirableSemaphore::try_set_permits) for the others.
+    #[doc = include_str!("../error/returned_by/call.md")]
+    /// - [`Error::Config`] also: the text is not an id or the lease is out of range.
     pub async fn update_lease(&self, id: &str, lease: Duration) -> Result<bool, Error> {
         let id = joined(&[id])?;
         let lease = Lease::checked("lease", lease)?;

@@ -66,7 +66,7 @@ impl ExpirablePermit {
     ///
     /// # Errors
     ///
-    /// See [`LockGuard::unlock`].
+    #[doc = include_str!("../error/returned_by/release.md")]
     pub fn release(self) -> impl Future<Output = Result<(), Error>> + Send + 'static {
         self.guard.unlock()
     }

@@ -24,8 +24,8 @@ impl Semaphore {
     ///
     /// # Errors
     ///
-    /// [`Error::Config`] if `owner` is not the owner of permits, or the `reason` cannot be used. See
-    /// [`try_set_permits`](Semaphore::try_set_permits) for the others.
+    #[doc = include_str!("../error/returned_by/call.md")]
+    /// - [`Error::Config`] also: `owner` is not the owner of permits, or the `reason` cannot be used.
     pub async fn force_release_of(&self, owner: &str, reason: &str) -> Result<bool, Error> {
         if semaphore::permits_of(owner).is_none() {
             let allowed = "an owner as `leasehold show` lists it";

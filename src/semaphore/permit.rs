@@ -69,7 +69,7 @@ impl SemaphorePermit {
     ///
     /// # Errors
     ///
-    /// [`Error::Lost`] if the permits were lost before `work` ended.
+    /// - [`Error::Lost`]: the permits were lost before `work` ended.
     pub async fn run<W: Future>(&self, work: W) -> Result<W::Output, Error> {
         match &self.guard {
             Some(guard) => guard.run(work).await,
@@ -111,7 +111,7 @@ impl SemaphorePermit {
     ///
     /// # Errors
     ///
-    /// See [`LockGuard::unlock`].
+    #[doc = include_str!("../error/returned_by/release.md")]
     pub fn release(self) -> impl Future<Output = Result<(), Error>> + Send + 'static {
         let released = self.guard.map(LockGuard::unlock);
         async move {

@@ -152,7 +152,7 @@ impl<'a> QueueSlot<'a> {
                     core.describe(share.hold(), self.request.description.as_ref());
                     count(&core.calls.counters.handed_over);
                     count(&core.calls.counters.acquired_after_waiting);
-                    self.request.observer.is_handed_over();
+                    self.request.observer.on_handed_over();
                     return Ok(Outcome::Granted(share));
                 }
                 WaiterSignal::Open => {
@@ -488,7 +488,7 @@ impl<'a> QueueSlot<'a> {
             self.waiter.sleeps_until(until);
             loop {
                 if self.waiter.take_wake() {
-                    request.observer.is_woken();
+                    request.observer.on_woken();
                     return Ok(true);
                 }
                 if core.calls.life.is_closed() {

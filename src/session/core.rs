@@ -156,13 +156,15 @@ impl Core {
         hold.record_gone()
     }
 
-    /// The hold of this client that an acquisition waits for, and whether the caller has taken it. Permits are held by
-    /// many, so they are in nobody's way.
-    pub(crate) fn held_here(&self, resource: &Resource, caller: Caller) -> Option<(Holder, bool)> {
+    /// The hold of this client that an acquisition waits for. Permits are held by many, so they are in nobody's way.
+    pub(crate) fn held_here(&self, resource: &Resource, caller: Caller) -> Option<Holder> {
         let is_lock = resource.kind.is_lock();
         let found = is_lock.then(|| self.hold_table.held_under(&resource.key, Some(caller)));
         let hold = found.flatten()?;
-        Some((self.holder(&hold), hold.taken_by() == Some(caller)))
+        Some(Holder {
+            is_this_task: hold.taken_by() == Some(caller),
+            ..self.holder(&hold)
+        })
     }
 
     /// Redis has released a hold. `told` says who received the message, this client included.
@@ -343,8 +345,18 @@ impl Core {
             holds: hold.guards().into(),
             lease: Some(lease),
             name: self.calls.settings.name.as_deref().map(str::to_owned),
+            is_this_client: true,
             ..holder
         }
+    }
+
+    /// Marks a holder that Redis reported under a key, if it is this client or even the calling task.
+    pub(crate) fn mark_own(&self, key: &Arc<str>, holder: &mut Holder) {
+        let hold = self.hold_table.held_as(key, &holder.owner);
+        let client = self.calls.client_id().to_string();
+        // A string lock that was restored has the owner of its former holder.
+        holder.is_this_client = hold.is_some() || holder.owner.starts_with(&client);
+        holder.is_this_task = hold.is_some_and(|hold| hold.taken_by() == Some(Caller::current()));
     }
 
     /// Adds the current holder to a timeout error, by one call whose reply may take as long after `wait_ended` as
@@ -355,14 +367,12 @@ impl Core {
         wait_ended: Instant,
         error: &mut Error,
     ) {
-        let Error::Timeout {
-            by_this_client: false,
-            holder: holder @ None,
-            ..
-        } = error
-        else {
+        let Error::Timeout { in_the_way, .. } = error else {
             return;
         };
+        if in_the_way.as_ref().is_some_and(|holder| holder.has_owner()) {
+            return;
+        }
         let limit = wait_ended + self.calls.grace();
         if limit <= Instant::now() {
             return;
@@ -371,9 +381,11 @@ impl Core {
         let call = self.calls.inspect_call(resource);
         let reply = self.calls.call_until(Some(limit), call).await;
         let seen = reply.ok().and_then(|reply| replies::seen(reply).ok()?);
-        *holder = seen
-            .and_then(|seen| seen.holders.into_iter().next())
-            .map(Box::new);
+        let holder = seen.and_then(|seen| seen.holders.into_iter().next());
+        if let Some(mut holder) = holder {
+            self.mark_own(&resource.key, &mut holder);
+            *in_the_way = Some(Box::new(holder));
+        }
     }
 }
 

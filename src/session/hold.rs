@@ -573,7 +573,7 @@ impl Hold {
     /// The release found nothing: the hold had been lost before without this client knowing.
     pub(crate) fn record_gone(&self) -> LossReason {
         let reason = self.state.lock().deadline.gone();
-        self.observer.is_lost(&reason);
+        self.observer.on_lost(&reason);
         reason
     }
 
@@ -592,7 +592,7 @@ impl Hold {
             state.phase.settle();
             state.phase.release().and_then(ReleaseCall::error)
         };
-        self.observer.is_released(failed.as_ref());
+        self.observer.on_released(failed.as_ref());
         self.notify();
     }
 
@@ -708,7 +708,7 @@ impl Hold {
     pub(crate) fn renewed(&self, harness: &Hearing, sent: Moment, lease: Duration) {
         let due = self.state.lock().renew_at(sent).unwrap_or(sent);
         self.observer
-            .is_renewed(sent.saturating_duration_since(due));
+            .on_renewed(sent.saturating_duration_since(due));
         self.confirmed(harness, sent, lease);
     }
 
@@ -733,7 +733,7 @@ impl Hold {
             self.trusted(harness, at_and_until);
         }
         if certain_again {
-            self.observer.is_certain();
+            self.observer.on_certain();
         }
         self.notify();
     }
@@ -757,7 +757,7 @@ impl Hold {
     }
 
     pub(crate) fn report_uncertain(&self) {
-        self.observer.is_uncertain();
+        self.observer.on_uncertain();
     }
 
     pub(crate) fn mark_uncertain(&self) {

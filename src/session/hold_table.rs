@@ -178,6 +178,15 @@ impl HoldTable {
         its_own.or_else(|| live().next()).cloned()
     }
 
+    /// The live hold of this client under a key that has this field.
+    pub(crate) fn held_as(&self, key: &Arc<str>, field: &str) -> Option<Arc<Hold>> {
+        let table = self.table.lock();
+        let found = table
+            .under(key)
+            .find(|hold| hold.is_live() && *hold.field == *field);
+        found.cloned()
+    }
+
     /// Nobody is given this field until the returned value is dropped.
     pub(crate) fn begin_release(&self, resource: &Resource, field: &Arc<str>) -> InFlightRelease {
         self.in_flight.begin(resource, field)

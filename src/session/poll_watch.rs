@@ -157,8 +157,8 @@ enum Look {
 
 impl PollWatch {
     /// Does `work` for a caller. If the caller is passed over and polls again, the work starts over
-    /// with twice the limit. If the wait is over by then, the result is the `timed_out` error,
-    /// which counts how often the caller was passed over.
+    /// with twice the patience. If the wait is over by then, the result is the `timed_out` error,
+    /// which counts how often the work was cancelled.
     ///
     /// Not an `async fn`, because its future would keep space for the arguments for as long as it
     /// lives.
@@ -183,8 +183,12 @@ impl PollWatch {
                     break Err(timed_out());
                 }
             };
-            if let Err(Error::Timeout { passed_over, .. }) = &mut done {
-                *passed_over = times;
+            if let Err(Error::Timeout {
+                cancelled_as_unpolled,
+                ..
+            }) = &mut done
+            {
+                *cancelled_as_unpolled = times;
             }
             done
         }
@@ -391,7 +395,7 @@ pub(crate) async fn run(poll_watch: &PollWatch, counters: &Counters) {
                 Look::Waits => true,
                 Look::Settled => false,
                 Look::Cancelled => {
-                    count(&counters.passed_over);
+                    count(&counters.cancelled_as_unpolled);
                     false
                 }
             }

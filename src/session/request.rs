@@ -143,19 +143,17 @@ impl Request {
     pub(super) fn timed_out(&self, core: &Core) -> Error {
         count(&core.calls.counters.timed_out);
         let name = self.resource.name.clone();
-        let no_expiry = self.no_expiry.load(Relaxed);
-        let held_here = core.held_here(&self.resource, self.caller);
-        let by_this_task = held_here.as_ref().is_some_and(|(_, by_task)| *by_task);
-        let by_this_client = held_here.is_some();
+        let mut in_the_way = core.held_here(&self.resource, self.caller);
+        if self.no_expiry.load(Relaxed) {
+            // Its owner may be unknown.
+            in_the_way.get_or_insert_default().lease = None;
+        }
         let waited = self.started.elapsed();
         Error::Timeout {
             name,
             waited,
-            no_expiry,
-            by_this_client,
-            by_this_task,
-            holder: held_here.map(|(holder, _)| Box::new(holder)),
-            passed_over: 0,
+            in_the_way: in_the_way.map(Box::new),
+            cancelled_as_unpolled: 0,
         }
     }
 

@@ -10,7 +10,7 @@ use super::metric::{
     ALL, CALLS, FAILOVERS, FAILURES, HELD, HOLD, LAG, LOSSES, Metric, RECONNECTS, RELEASE, Shape,
     WAIT, WAITING,
 };
-use super::subject::{Acquired, Subject};
+use super::subject::{AcquisitionSummary, Subject};
 use crate::lease::LossReason;
 use crate::sync::call_out;
 
@@ -105,13 +105,13 @@ pub(super) fn failed() {
     counter!(FAILURES).increment(1);
 }
 
-pub(super) fn acquired(subject: &Subject, acquired: &Acquired) {
-    let Acquired {
+pub(super) fn acquired(subject: &Subject, summary: &AcquisitionSummary) {
+    let AcquisitionSummary {
         outcome,
         wait,
         calls,
         ..
-    } = acquired;
+    } = summary;
     histogram!(WAIT, labels(subject, Some(("outcome", outcome)))).record(*wait);
     histogram!(CALLS, labels(subject, None)).record(f64::from(*calls));
 }
@@ -120,7 +120,7 @@ pub(super) fn held(subject: &Subject, more: f64) {
     gauge!(HELD, labels(subject, None)).increment(more);
 }
 
-pub(super) fn was_held(subject: &Subject, span: Duration, end: &'static str) {
+pub(super) fn record_hold(subject: &Subject, span: Duration, end: &'static str) {
     histogram!(HOLD, labels(subject, Some(("end", end)))).record(span);
 }
 

@@ -2,17 +2,17 @@
 
 use std::time::Duration;
 
-use super::subject::{Acquired, Subject};
+use super::subject::{AcquisitionSummary, Subject};
 
 pub(super) fn waiting(_: &Subject, _: f64) {}
 
 pub(super) fn failed() {}
 
-pub(super) fn acquired(_: &Subject, _: &Acquired) {}
+pub(super) fn acquired(_: &Subject, _: &AcquisitionSummary) {}
 
 pub(super) fn held(_: &Subject, _: f64) {}
 
-pub(super) fn was_held(_: &Subject, _: Duration, _: &'static str) {}
+pub(super) fn record_hold(_: &Subject, _: Duration, _: &'static str) {}
 
 pub(super) fn renewed(_: &Subject, _: Duration) {}
 

@@ -4,15 +4,15 @@
 use super::subject::Subject;
 
 #[derive(Debug)]
-pub(super) struct UnderWay;
+pub(super) struct Ongoing;
 
-impl UnderWay {
+impl Ongoing {
     pub(super) fn wait(_: &Subject) -> Self {
-        UnderWay
+        Ongoing
     }
 
     pub(super) fn hold(_: &Subject) -> Self {
-        UnderWay
+        Ongoing
     }
 
     pub(super) fn end(&self) {}

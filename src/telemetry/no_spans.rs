@@ -4,42 +4,42 @@
 use std::fmt::Display;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use super::subject::{Acquired, Subject};
+use super::subject::{AcquisitionSummary, Subject};
 
 #[derive(Debug)]
-pub(super) struct Acquire;
+pub(super) struct AcquireSpan;
 
 #[derive(Debug)]
-pub(super) struct Hold;
+pub(super) struct HoldSpan;
 
 #[derive(Debug, Default)]
-pub(super) struct Release(AtomicBool);
+pub(super) struct ReleaseSpan(AtomicBool);
 
 pub(crate) fn is_listened() -> bool {
     false
 }
 
-impl Acquire {
+impl AcquireSpan {
     pub(super) fn begin(_: &Subject) -> Self {
-        Acquire
+        AcquireSpan
     }
 
-    pub(super) fn end(&self, _: &Acquired) {}
+    pub(super) fn end(&self, _: &AcquisitionSummary) {}
 }
 
-pub(super) fn around<F: Future>(_: Option<&Acquire>, work: F) -> F {
+pub(super) fn around<F: Future>(_: Option<&AcquireSpan>, work: F) -> F {
     work
 }
 
-impl Hold {
+impl HoldSpan {
     pub(super) fn begin(_: &Subject) -> Self {
-        Hold
+        HoldSpan
     }
 
     pub(super) fn end(&self, _: u32, _: &'static str) {}
 
-    pub(super) fn release(&self, _: &Subject) -> Release {
-        Release::default()
+    pub(super) fn release(&self, _: &Subject) -> ReleaseSpan {
+        ReleaseSpan::default()
     }
 
     pub(super) fn uncertain(&self, _: &Subject) {}
@@ -49,7 +49,7 @@ impl Hold {
     pub(super) fn lost(&self, _: &Subject, _: &'static str) {}
 }
 
-impl Release {
+impl ReleaseSpan {
     /// False if the span had already ended.
     pub(super) fn end(&self, _: Option<&'static str>) -> bool {
         !self.0.swap(true, Relaxed)

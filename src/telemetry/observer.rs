@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::oldest::UnderWay;
-use super::subject::{Acquired, Subject};
+use super::oldest::Ongoing;
+use super::subject::{AcquisitionSummary, Subject};
 use super::{meters, recorder, spans};
 use crate::error::Error;
 use crate::harness::Hearing;
@@ -39,7 +39,7 @@ struct ObservedAcquisition {
     wakes: AtomicU32,
     handed_over: AtomicBool,
     /// Set when the acquisition begins.
-    begun: OnceLock<(spans::Acquire, UnderWay)>,
+    begun: OnceLock<(spans::AcquireSpan, Ongoing)>,
     ended: AtomicBool,
 }
 
@@ -52,11 +52,11 @@ struct ObservedHold {
     subject: Subject,
     started: Instant,
     renewals: AtomicU32,
-    span: spans::Hold,
-    under_way: UnderWay,
+    span: spans::HoldSpan,
+    ongoing: Ongoing,
     ended: AtomicBool,
     /// Set when the last guard goes, except if the field went to another waiter.
-    leaving: OnceLock<(Instant, spans::Release)>,
+    leaving: OnceLock<(Instant, spans::ReleaseSpan)>,
 }
 
 impl Telemetry {
@@ -109,11 +109,11 @@ impl Acquisition {
     pub(crate) fn begins(&self) {
         self.report(|observed| {
             meters::waiting(&observed.subject, 1.0);
-            let under_way = UnderWay::wait(&observed.subject);
+            let ongoing = Ongoing::wait(&observed.subject);
             // Not `get_or_init`, which takes a lock.
             observed
                 .begun
-                .set((spans::Acquire::begin(&observed.subject), under_way))
+                .set((spans::AcquireSpan::begin(&observed.subject), ongoing))
                 .ok();
         });
     }
@@ -130,13 +130,13 @@ impl Acquisition {
         }
     }
 
-    pub(crate) fn is_woken(&self) {
+    pub(crate) fn on_woken(&self) {
         if let Some(observed) = &self.0 {
             observed.wakes.fetch_add(1, Relaxed);
         }
     }
 
-    pub(crate) fn is_handed_over(&self) {
+    pub(crate) fn on_handed_over(&self) {
         if let Some(observed) = &self.0 {
             observed.handed_over.store(true, Relaxed);
         }
@@ -176,14 +176,14 @@ impl Drop for Acquisition {
 
 impl ObservedAcquisition {
     fn ends(&self, outcome: &'static str) {
-        let Some((span, under_way)) = self.begun.get() else {
+        let Some((span, ongoing)) = self.begun.get() else {
             return;
         };
         if self.ended.swap(true, Relaxed) {
             return;
         }
-        under_way.end();
-        let acquired = Acquired {
+        ongoing.end();
+        let summary = AcquisitionSummary {
             outcome,
             wait: self.started.elapsed(),
             calls: self.calls.load(Relaxed),
@@ -191,8 +191,8 @@ impl ObservedAcquisition {
             handed_over: self.handed_over.load(Relaxed),
         };
         meters::waiting(&self.subject, -1.0);
-        meters::acquired(&self.subject, &acquired);
-        span.end(&acquired);
+        meters::acquired(&self.subject, &summary);
+        span.end(&summary);
     }
 }
 
@@ -205,8 +205,8 @@ impl Holding {
         call_out(|| {
             meters::held(&subject, 1.0);
             let observed = ObservedHold {
-                span: spans::Hold::begin(&subject),
-                under_way: UnderWay::hold(&subject),
+                span: spans::HoldSpan::begin(&subject),
+                ongoing: Ongoing::hold(&subject),
                 subject,
                 started: Instant::now(),
                 renewals: AtomicU32::new(0),
@@ -218,24 +218,24 @@ impl Holding {
     }
 
     /// `lag` is how much later the renewal was than a third of the lease.
-    pub(crate) fn is_renewed(&self, lag: Duration) {
+    pub(crate) fn on_renewed(&self, lag: Duration) {
         self.report(|observed| {
             observed.renewals.fetch_add(1, Relaxed);
             meters::renewed(&observed.subject, lag);
         });
     }
 
-    pub(crate) fn is_uncertain(&self) {
+    pub(crate) fn on_uncertain(&self) {
         self.report(|observed| observed.span.uncertain(&observed.subject));
     }
 
-    pub(crate) fn is_certain(&self) {
+    pub(crate) fn on_certain(&self) {
         self.report(|observed| observed.span.certain(&observed.subject));
     }
 
     /// The release found nothing, or the hold ends without one.
-    pub(crate) fn is_lost(&self, reason: &LossReason) {
-        self.report(|observed| observed.is_lost(reason));
+    pub(crate) fn on_lost(&self, reason: &LossReason) {
+        self.report(|observed| observed.on_lost(reason));
     }
 
     /// The hold ends for its guards. Its release may follow.
@@ -245,13 +245,13 @@ impl Holding {
 
     /// The field goes to the next waiter of the client, so there is nothing to release.
     pub(crate) fn passes_on(&self) {
-        self.report(|observed| observed.is_released_as(None));
+        self.report(|observed| observed.on_release_settled(None));
     }
 
     /// The release is settled.
-    pub(crate) fn is_released(&self, error: Option<&Error>) {
+    pub(crate) fn on_released(&self, error: Option<&Error>) {
         let outcome = error.map_or("released", Error::label);
-        self.report(|observed| observed.is_released_as(Some(outcome)));
+        self.report(|observed| observed.on_release_settled(Some(outcome)));
     }
 
     fn report(&self, what: impl FnOnce(&ObservedHold)) {
@@ -265,14 +265,14 @@ impl Holding {
 impl Drop for Holding {
     /// The client may have ended before the hold.
     fn drop(&mut self) {
-        self.report(ObservedHold::is_dropped);
+        self.report(ObservedHold::on_dropped);
         let observed = self.0.take();
         call_out(|| drop(observed));
     }
 }
 
 impl ObservedHold {
-    fn is_lost(&self, reason: &LossReason) {
+    fn on_lost(&self, reason: &LossReason) {
         meters::lost(&self.subject, reason.as_str());
         self.span.lost(&self.subject, reason.as_str());
     }
@@ -290,23 +290,23 @@ impl ObservedHold {
             }
             Ended::Forgotten => "forgotten",
             Ended::Lost(reason) => {
-                self.is_lost(&reason);
+                self.on_lost(&reason);
                 reason.as_str()
             }
         };
-        self.under_way.end();
+        self.ongoing.end();
         meters::held(&self.subject, -1.0);
-        meters::was_held(&self.subject, self.started.elapsed(), end);
+        meters::record_hold(&self.subject, self.started.elapsed(), end);
         self.span.end(self.renewals.load(Relaxed), end);
     }
 
-    fn is_dropped(&self) {
+    fn on_dropped(&self) {
         if !self.ended.swap(true, Relaxed) {
             meters::held(&self.subject, -1.0);
         }
     }
 
-    fn is_released_as(&self, outcome: Option<&'static str>) {
+    fn on_release_settled(&self, outcome: Option<&'static str>) {
         // Two callers may report the release; the first one knows the outcome.
         let Some((since, span)) = self.leaving.get() else {
             return;

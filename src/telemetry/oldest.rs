@@ -43,15 +43,15 @@ enum Series {
 
 /// Something under way, until it is ended or dropped. It is empty if there was no recorder when it began.
 #[derive(Debug, Default)]
-pub(super) struct UnderWay(Option<(Series, Start)>);
+pub(super) struct Ongoing(Option<(Series, Start)>);
 
-impl UnderWay {
+impl Ongoing {
     pub(super) fn wait(of: &Subject) -> Self {
-        UnderWay::of(of, Series::Wait)
+        Ongoing::of(of, Series::Wait)
     }
 
     pub(super) fn hold(of: &Subject) -> Self {
-        UnderWay::of(of, Series::Hold)
+        Ongoing::of(of, Series::Hold)
     }
 
     fn of(
@@ -59,13 +59,13 @@ impl UnderWay {
         series: impl FnOnce(&'static str, Option<Arc<str>>) -> Series,
     ) -> Self {
         if !recorder::is_listened() {
-            return UnderWay(None);
+            return Ongoing(None);
         }
-        let (under_way, is_new) = UnderWay::begin(series(subject.kind, subject.label.clone()));
+        let (ongoing, is_new) = Ongoing::begin(series(subject.kind, subject.label.clone()));
         if is_new {
             meters::may_be_lost(subject);
         }
-        under_way
+        ongoing
     }
 
     /// Also returns whether it is the first of its series.
@@ -74,7 +74,7 @@ impl UnderWay {
         let mut started = STARTED.lock();
         let is_new = !started.contains_key(&series);
         started.entry(series.clone()).or_default().insert(start);
-        (UnderWay(Some((series, start))), is_new)
+        (Ongoing(Some((series, start))), is_new)
     }
 
     pub(super) fn end(&self) {
@@ -86,7 +86,7 @@ impl UnderWay {
     }
 }
 
-impl Drop for UnderWay {
+impl Drop for Ongoing {
     fn drop(&mut self) {
         self.end();
     }
@@ -96,7 +96,7 @@ impl Drop for UnderWay {
 #[derive(Debug)]
 pub(crate) struct Gauges {
     server: Arc<str>,
-    outage: Option<UnderWay>,
+    outage: Option<Ongoing>,
 }
 
 impl Gauges {
@@ -115,7 +115,7 @@ impl Gauges {
         if is_connected() {
             self.outage = None;
         } else if self.outage.is_none() {
-            self.outage = Some(UnderWay::begin(Series::Outage(self.server.clone())).0);
+            self.outage = Some(Ongoing::begin(Series::Outage(self.server.clone())).0);
         }
         set_all();
     }

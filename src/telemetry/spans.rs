@@ -10,19 +10,19 @@ use tracing::field::Empty;
 use tracing::level_filters::LevelFilter;
 use tracing::{Instrument as _, Span, debug_span, info, warn};
 
-use super::subject::{Acquired, Subject};
+use super::subject::{AcquisitionSummary, Subject};
 
 /// The target of all spans and events.
 const TARGET: &str = "leasehold";
 
 #[derive(Debug)]
-pub(super) struct Acquire(Span);
+pub(super) struct AcquireSpan(Span);
 
 #[derive(Debug)]
-pub(super) struct Hold(Span);
+pub(super) struct HoldSpan(Span);
 
 #[derive(Debug)]
-pub(super) struct Release {
+pub(super) struct ReleaseSpan {
     span: Span,
     ended: AtomicBool,
 }
@@ -37,9 +37,9 @@ fn seconds(span: Duration) -> f64 {
     span.as_secs_f64()
 }
 
-impl Acquire {
+impl AcquireSpan {
     pub(super) fn begin(subject: &Subject) -> Self {
-        Acquire(debug_span!(
+        AcquireSpan(debug_span!(
             target: TARGET,
             "leasehold.acquire",
             db.system.name = "redis",
@@ -54,14 +54,14 @@ impl Acquire {
         ))
     }
 
-    pub(super) fn end(&self, acquired: &Acquired) {
-        let Acquired {
+    pub(super) fn end(&self, summary: &AcquisitionSummary) {
+        let AcquisitionSummary {
             outcome,
             wait,
             calls,
             wakes,
             handed_over,
-        } = *acquired;
+        } = *summary;
         let span = &self.0;
         span.record("outcome", outcome);
         if !matches!(outcome, "acquired" | "busy" | "dropped") {
@@ -76,7 +76,7 @@ impl Acquire {
 
 /// Events emitted while the work is polled belong to the span.
 pub(super) fn around<F: Future>(
-    span: Option<&Acquire>,
+    span: Option<&AcquireSpan>,
     work: F,
 ) -> impl Future<Output = F::Output> + use<F> {
     match span {
@@ -86,7 +86,7 @@ pub(super) fn around<F: Future>(
     }
 }
 
-impl Hold {
+impl HoldSpan {
     /// A trace of its own, linked to the current span. A child span would keep the current span open.
     pub(super) fn begin(subject: &Subject) -> Self {
         let span = debug_span!(
@@ -100,7 +100,7 @@ impl Hold {
             renewals = Empty,
         );
         span.follows_from(Span::current());
-        Hold(span)
+        HoldSpan(span)
     }
 
     pub(super) fn end(&self, renewals: u32, end: &'static str) {
@@ -108,7 +108,7 @@ impl Hold {
         self.0.record("renewals", renewals);
     }
 
-    pub(super) fn release(&self, subject: &Subject) -> Release {
+    pub(super) fn release(&self, subject: &Subject) -> ReleaseSpan {
         let span = debug_span!(
             target: TARGET,
             parent: &self.0,
@@ -119,7 +119,7 @@ impl Hold {
             outcome = Empty,
             error.type = Empty,
         );
-        Release {
+        ReleaseSpan {
             span,
             ended: AtomicBool::new(false),
         }
@@ -141,7 +141,7 @@ impl Hold {
     }
 }
 
-impl Release {
+impl ReleaseSpan {
     /// False if the span had already ended. No outcome means that there was nothing to release.
     pub(super) fn end(&self, outcome: Option<&'static str>) -> bool {
         if self.ended.swap(true, Relaxed) {

@@ -19,7 +19,7 @@ pub(super) struct Subject {
 
 /// The outcome of an acquisition.
 #[derive(Debug)]
-pub(super) struct Acquired {
+pub(super) struct AcquisitionSummary {
     pub(super) outcome: &'static str,
     pub(super) wait: Duration,
     pub(super) calls: u32,

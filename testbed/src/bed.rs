@@ -209,7 +209,7 @@ impl Bed {
             matches!(
                 error,
                 Error::Timeout {
-                    holder: Some(_),
+                    in_the_way: Some(_),
                     ..
                 }
             )

@@ -104,7 +104,10 @@ pub fn assert_lost(error: &Error, why: LossReason) {
 /// Whether a timeout says that the lock never expires; `None` for other errors.
 pub fn no_expiry(error: &Error) -> Option<bool> {
     match error {
-        Error::Timeout { no_expiry, .. } => Some(*no_expiry),
+        Error::Timeout { in_the_way, .. } => {
+            let holder = in_the_way.as_ref();
+            Some(holder.is_some_and(|holder| holder.lease.is_none()))
+        }
         _ => None,
     }
 }

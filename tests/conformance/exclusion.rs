@@ -247,20 +247,17 @@ pub(crate) async fn a_time_out_says_whether_its_own_client_is_in_the_way(bed: Be
                     })
                     .await;
                 let text = error.to_string();
-                let Error::Timeout {
-                    by_this_client,
-                    by_this_task,
-                    holder,
-                    ..
-                } = error
-                else {
+                let Error::Timeout { in_the_way, .. } = error else {
                     panic!("{error}")
                 };
+                let holder = in_the_way.as_ref();
+                let by_this_client = holder.is_some_and(|holder| holder.is_this_client);
+                let by_this_task = holder.is_some_and(|holder| holder.is_this_task);
                 let own = std::ptr::eq(asks, client);
                 assert_eq!(by_this_client, own, "{text}");
                 assert_eq!(by_this_task, own && in_this_task, "{text}");
                 assert_eq!(text.contains("reenter"), by_this_task, "{text}");
-                let told = holder.as_ref().map(|holder| &*holder.owner);
+                let told = holder.map(|holder| &*holder.owner);
                 assert!(told.is_some() || !own, "{text}");
                 assert_eq!(
                     text.contains("holder="),

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use leasehold::test_util::{Delay, Faults};
 use leasehold::{Client, ConfigError, EmbeddedRedis, Error, HoldState, Lease, Lock};
-use leasehold_testbed::{Bed, eventually, ms, take_turn, timed, waiting};
+use leasehold_testbed::{Bed, eventually, ms, no_expiry, take_turn, timed, waiting};
 use tokio::time::{Instant, sleep};
 
 use crate::semaphores::in_vain;
@@ -280,10 +280,7 @@ pub(crate) async fn a_member_without_expiry_is_reported(bed: Bed) {
     let members = || NAMES.map(|name| client.string_lock(name));
     let told = async |lock: Lock, wait: Duration| {
         let error = in_vain(async || lock.try_lock(wait, Lease::Fixed(ms(60_000))).await).await;
-        let Error::Timeout { no_expiry, .. } = error else {
-            panic!("{error}")
-        };
-        no_expiry
+        no_expiry(&error).expect("a timeout")
     };
     for wait in [Duration::ZERO, bed.span(100)] {
         for name in NAMES {

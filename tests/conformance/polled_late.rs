@@ -6,6 +6,7 @@
 use std::pin::pin;
 use std::time::Duration;
 
+use leasehold::inspect::Holder;
 use leasehold::{Error, Lease, Lock};
 use leasehold_testbed::{Bed, eventually, forget, ms};
 use tokio::time::Instant;
@@ -15,7 +16,7 @@ use crate::for_each_kind::{for_each_exclusive_kind, for_each_kind};
 /// The work between two polls.
 const SPANS: [u64; 7] = [30, 60, 90, 150, 250, 400, 3000];
 /// A slow caller needs two polls: the first sends the call, the second gets the reply. Before, it
-/// is passed over once for each doubling of its patience, and each further call costs a poll.
+/// is cancelled once for each doubling of its patience, and each further call costs a poll.
 const FEW: u32 = 30;
 
 /// Polls a future between pieces of work of this length, and counts the polls.
@@ -64,13 +65,13 @@ pub(crate) async fn each_doubling_costs_one_poll(bed: Bed) {
     for (span, needed) in SPANS.into_iter().zip([2, 2, 3, 4, 5, 6, 9]) {
         // The looks start when something is woken.
         tokio::time::sleep(ms(1000)).await;
-        let before = client.stats().passed_over;
+        let before = client.stats().cancelled_as_unpolled;
         let (guard, polls) = polled_between_work(ms(span), lock.lock()).await;
         guard.unwrap().unlock().await.unwrap();
-        let passed_over = client.stats().passed_over - before;
+        let cancelled = client.stats().cancelled_as_unpolled - before;
         if bed.is_embedded() {
             assert_eq!(
-                (polls, passed_over),
+                (polls, cancelled),
                 (needed, u64::from(needed) - 2),
                 "{span} ms apart"
             );
@@ -185,14 +186,14 @@ pub(crate) async fn a_time_out_says_that_its_future_was_polled_too_rarely(bed: B
                 // Or its last question gets no answer in time.
                 Err(error) if !error.is_timeout() => bed.timed_out(&error),
                 Err(error) => {
-                    let passed_over = matches!(
+                    let cancelled = matches!(
                         error,
                         Error::Timeout {
-                            passed_over: 1..,
+                            cancelled_as_unpolled: 1..,
                             ..
                         }
                     );
-                    assert!(passed_over, "{}: {error}", kind.name);
+                    assert!(cancelled, "{}: {error}", kind.name);
                     let told = error.to_string().contains("polled too rarely");
                     assert!(told, "{}: {error}", kind.name);
                     return;
@@ -213,14 +214,9 @@ pub(crate) async fn a_late_time_out_says_whether_its_own_client_is_in_the_way(be
         let wait = lock.try_lock(ms(600), Lease::Renewed);
         let error = polled_between_work(ms(300), wait).await.0.unwrap_err();
         bed.timed_out(&error);
-        if let Error::Timeout {
-            by_this_client,
-            by_this_task,
-            holder,
-            ..
-        } = &error
-        {
-            let is_told = *by_this_client && *by_this_task && holder.is_some();
+        if let Error::Timeout { in_the_way, .. } = &error {
+            let is_own = |holder: &Holder| holder.is_this_client && holder.is_this_task;
+            let is_told = in_the_way.as_deref().is_some_and(is_own);
             assert!(is_told, "{}: {error}", kind.name);
         }
         guard.unlock().await.unwrap();
@@ -244,7 +240,10 @@ pub(crate) async fn a_late_caller_delays_others_for_at_most_twice_its_lateness(b
         );
         eventually("granted", async || rival.is_locked().await.unwrap()).await;
         let granted = Instant::now();
-        eventually("passed over", async || client.stats().passed_over > late).await;
+        eventually("cancelled", async || {
+            client.stats().cancelled_as_unpolled > late
+        })
+        .await;
         let limit = Lock::POLL_WITHIN * 2_u32.pow(u32::try_from(late).unwrap());
         assert!(
             granted.elapsed() < limit + bed.late(20),

@@ -40,7 +40,7 @@ pub(crate) async fn a_hold_is_lost_at_once_when_the_suspension_was_longer_than_i
         let ended = tokio::spawn(guard.ended());
         // Let it set its timer.
         tokio::task::yield_now().await;
-        machine.was_suspended(LEASE);
+        machine.suspend_for(LEASE);
         assert_lost_at_once(&guard, LossReason::Expired).await;
         let (ended, _) = timed("ended", ended).await;
         assert_eq!(ended.unwrap(), Ended::Lost(LossReason::Expired));
@@ -59,7 +59,7 @@ pub(crate) async fn a_hold_is_renewed_soon_when_the_suspension_was_shorter_than_
     let machine = Machine::default();
     let client = client_on(&machine, &bed).await;
     let guard = client.lock("x").lock().await.unwrap();
-    machine.was_suspended(LEASE / 3 * 2);
+    machine.suspend_for(LEASE / 3 * 2);
     guard.check().unwrap();
     assert!(guard.remaining() < LEASE / 3, "{:?}", guard.remaining());
     let renewed = async || guard.remaining() > LEASE / 3 * 2;
@@ -80,7 +80,7 @@ pub(crate) async fn the_longest_hold_counts_a_suspension(bed: Bed) {
         .max_hold(LEASE / 2)
         .await
         .unwrap();
-    machine.was_suspended(LEASE / 2);
+    machine.suspend_for(LEASE / 2);
     assert_lost_at_once(&guard, LossReason::MaxHold).await;
 }
 
@@ -91,7 +91,7 @@ pub(crate) async fn several_locks_are_lost_as_one_is(bed: Bed) {
         .lock()
         .await
         .unwrap();
-    machine.was_suspended(LEASE);
+    machine.suspend_for(LEASE);
     assert_lost_at_once(&guard, LossReason::Expired).await;
 }
 
@@ -102,7 +102,7 @@ pub(crate) async fn a_waiter_of_the_same_client_goes_on(bed: Bed) {
     let lock = client.lock("x");
     let waiter = tokio::spawn(async move { lock.lock().await });
     eventually("queued", async || client.stats().waiting == 1).await;
-    machine.was_suspended(LEASE);
+    machine.suspend_for(LEASE);
     let (next, _) = timed("the waiter goes on", waiter).await;
     next.unwrap().unwrap().check().unwrap();
     guard.check().unwrap_err();

@@ -48,7 +48,7 @@ pub(crate) async fn a_grant_that_is_not_picked_up_goes_to_another_client(bed: Be
         release(timed("it is polled again", kept).await.0).await;
     })
     .await;
-    assert!(client.stats().passed_over > 0);
+    assert!(client.stats().cancelled_as_unpolled > 0);
 }
 
 pub(crate) async fn a_grant_that_is_not_picked_up_goes_to_the_next_waiter(bed: Bed) {
@@ -93,7 +93,10 @@ pub(crate) async fn a_grant_that_nobody_picks_up_is_released(bed: Bed) {
         );
         let start = Instant::now();
         // The lock is taken for a moment, which a stalled machine may not see.
-        eventually("passed over", async || client.stats().passed_over > 0).await;
+        eventually("cancelled", async || {
+            client.stats().cancelled_as_unpolled > 0
+        })
+        .await;
         eventually("given back", async || !rival.is_locked().await.unwrap()).await;
         let took = start.elapsed();
         assert!(took < limit(&bed, kind), "{}: {took:?}", kind.name);
@@ -159,8 +162,8 @@ pub(crate) async fn a_re_entry_that_is_not_picked_up_keeps_nothing(bed: Bed) {
         assert!(futures::poll!(kept.as_mut()).is_pending());
         let mut shown = Box::pin(lock.acquire().within(&guard).into_future());
         assert!(futures::poll!(shown.as_mut()).is_pending());
-        eventually("they are passed over", async || {
-            client.stats().passed_over >= 2
+        eventually("they are cancelled", async || {
+            client.stats().cancelled_as_unpolled >= 2
         })
         .await;
         // They borrow the guard, so dropping it drops them first.

@@ -163,13 +163,13 @@ pub(crate) async fn a_time_out_with_a_purpose_says_who_is_in_the_way(bed: Bed) {
                 "{text}"
             );
             let Error::Timeout {
-                holder: Some(holder),
-                by_this_client: false,
+                in_the_way: Some(holder),
                 ..
             } = error
             else {
                 panic!("{text}")
             };
+            assert!(!holder.is_this_client, "{text}");
             assert_eq!((&*holder.owner, holder.holds), (guard.owner(), 1));
             // Without a purpose, only a caller that has waited asks for the holder.
             let ask = async || asking.try_lock(wait, Lease::Renewed).await;
@@ -179,10 +179,12 @@ pub(crate) async fn a_time_out_with_a_purpose_says_who_is_in_the_way(bed: Bed) {
             } else {
                 bed.in_vain(ask).await
             };
-            let Error::Timeout { holder, .. } = &error else {
+            let Error::Timeout { in_the_way, .. } = &error else {
                 panic!("{error}")
             };
-            let told = holder.as_ref().and_then(|holder| holder.purpose.as_deref());
+            let told = in_the_way
+                .as_ref()
+                .and_then(|holder| holder.purpose.as_deref());
             let expected = has_waited.then_some("nightly invoices");
             assert_eq!(told, expected, "{}: {error}", kind.name);
         }

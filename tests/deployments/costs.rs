@@ -250,7 +250,7 @@ async fn of_several(counted: &mut Counted) -> Costs {
     let renewed = async |_: &mut Counted, [client]: &[Client; 1], _| {
         let before = client.stats().renewed;
         // All holds are due, and are renewed when the client notices.
-        machine.was_suspended(LONG / 2);
+        machine.suspend_for(LONG / 2);
         eventually("all renewed", async || {
             client.stats().renewed == before + HOLDS
         })

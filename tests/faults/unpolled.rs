@@ -13,15 +13,15 @@ use crate::testbed::{alone, assert_protocol, builder, connect, runtime, turn};
 
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// Unlocks a guard and polls the future after it was passed over. Returns what it reports.
+/// Unlocks a guard and polls the future after it was cancelled as unpolled. Returns what it reports.
 async fn unlocked_late(spoil: &[&str]) -> Result<(), Error> {
     let server = Deployment::start();
     let client = connect(&server.url()).await;
     let guard = client.lock("n").lock().await.expect("free");
     Outside::of(&server).command(spoil);
     let mut unlock = pin!(guard.unlock());
-    eventually_within(LIMIT, "passed over", async || {
-        client.stats().passed_over == 1
+    eventually_within(LIMIT, "cancelled", async || {
+        client.stats().cancelled_as_unpolled == 1
     })
     .await;
     unlock.as_mut().await
@@ -121,7 +121,7 @@ fn a_hold_whose_lease_ended_before_it_was_picked_up_is_not_granted() {
     let _turn = turn();
     let server = Borrowed::take();
     let runtime = runtime(2);
-    // The lease ends before a waiter on a blocked runtime is passed over. The long streak hands the
+    // The lease ends before a waiter on a blocked runtime is cancelled. The long streak hands the
     // lock over however long it was held.
     let streak = LocalHandover::Streak {
         count: 256,

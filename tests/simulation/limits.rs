@@ -28,7 +28,7 @@ impl Plan {
         }
     }
 
-    /// Futures that nobody polls are passed over one after the other. Each client has at most one.
+    /// Futures that nobody polls are cancelled one after the other. Each client has at most one.
     fn kept_unpolled(&self) -> Duration {
         let processes = u32::try_from(self.processes).expect("few");
         match self.kind {

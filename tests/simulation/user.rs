@@ -208,9 +208,13 @@ impl<S> User<S> {
 
     pub(crate) fn refused(&self, wait: Option<Duration>, error: &Error) {
         let mut told = error.clone();
-        if let Error::Timeout { holder, .. } = &mut told {
+        if let Error::Timeout {
+            in_the_way: Some(holder),
+            ..
+        } = &mut told
+        {
             // Its client has another uuid in each run.
-            *holder = None;
+            holder.owner.clear();
         }
         self.note(&format!("is refused: {told}"));
         if self.ledger.excuses(self.actor, error) {

@@ -8,7 +8,7 @@ use leasehold_transport::{Arg, Call, CallError, Lane, Script, Value};
 
 use super::scan::{self, Look};
 use super::search::Search;
-use super::{LockInfo, LockKind, span};
+use super::{LockInfo, LockKind, mark_own, span};
 use crate::scripts::scripts;
 
 scripts! {
@@ -18,15 +18,11 @@ scripts! {
 
 /// What is at a key.
 pub(crate) async fn look_at(parts: &Parts, key: &[u8]) -> Result<Option<LockInfo>, Error> {
-    let key = Key::new(parts, key);
-    if let Some(lock) = key.lock().await? {
-        return Ok(Some(lock));
+    let mut found = Key::new(parts, key).find().await?;
+    if let Some(lock) = &mut found {
+        mark_own(parts, lock);
     }
-    match key.string().await {
-        Ok(string) => Ok(string),
-        // It may have been taken since, as a lock of another kind.
-        Err(error) => key.lock().await?.map_or(Err(error), |lock| Ok(Some(lock))),
-    }
+    Ok(found)
 }
 
 /// Frees a lock at a key that is no text, if this owner holds it.
@@ -67,6 +63,18 @@ impl<'a> Key<'a> {
             bytes,
             text: str::from_utf8(bytes).ok(),
             shown: String::from_utf8_lossy(bytes).into_owned(),
+        }
+    }
+
+    /// A lock as a search lists it, or any string.
+    async fn find(&self) -> Result<Option<LockInfo>, Error> {
+        if let Some(lock) = self.lock().await? {
+            return Ok(Some(lock));
+        }
+        match self.string().await {
+            Ok(string) => Ok(string),
+            // It may have been taken since, as a lock of another kind.
+            Err(error) => self.lock().await?.map_or(Err(error), |lock| Ok(Some(lock))),
         }
     }
 

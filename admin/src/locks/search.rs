@@ -10,7 +10,7 @@ use leasehold_transport::{CallError, Lane, NodeId, Value};
 use tokio::time::Instant;
 
 use super::scan::{self, Cursor, Look, Publish, Unexpected};
-use super::{LockInfo, LockList};
+use super::{LockInfo, LockList, mark_own};
 
 /// The number of keys that Redis visits in one step.
 const STEP: i64 = 500;
@@ -53,6 +53,9 @@ pub(crate) async fn search(parts: &Parts, pattern: &str) -> Result<LockList, Err
     locks.dedup_by(|left, right| left.bytes == right.bytes);
     truncated |= locks.len() > LOCKS_MAX;
     locks.truncate(LOCKS_MAX);
+    for lock in &mut locks {
+        mark_own(parts, lock);
+    }
     Ok(LockList { locks, truncated })
 }
 

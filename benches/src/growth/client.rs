@@ -147,7 +147,10 @@ async fn wait(options: &Options, client: &Client, parent: &mut Parent) -> Result
         .map_err(|_| format!("waiters are stuck: {}", client.stats()))??;
     let mut figures = Report::default();
     figures.put("last_at_us", last.as_secs_f64() * 1e6);
-    figures.put("passed_over", client.stats().passed_over);
+    figures.put(
+        "cancelled_as_unpolled",
+        client.stats().cancelled_as_unpolled,
+    );
     unlock_all(guards).await;
     Ok(figures)
 }

@@ -51,7 +51,10 @@ pub(super) async fn measure(options: &Options, n: usize, names: usize) -> Result
     }
     let seconds = (end.at - begin.at).as_secs_f64();
     let mut figures = begin.costs_until(&end, seconds).report();
-    figures.put("passed_over", figure(&waiter, "passed_over")?);
+    figures.put(
+        "cancelled_as_unpolled",
+        figure(&waiter, "cancelled_as_unpolled")?,
+    );
     figures.put("last_us", last_us);
     figures.put("acquisitions_per_s", count(n) / last_us * 1e6);
     if n >= FEWEST_TO_WEIGH {

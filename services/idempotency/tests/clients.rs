@@ -290,7 +290,7 @@ async fn nobody_seen_at_work_is_503_and_not_409() {
         matches!(
             error,
             Some(Error::Timeout {
-                passed_over: 1..,
+                cancelled_as_unpolled: 1..,
                 ..
             })
         ),

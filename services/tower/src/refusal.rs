@@ -13,8 +13,8 @@ use leasehold::Error;
 /// seconds. The error is an extension of the response.
 pub fn refusal(error: Error, busy: StatusCode, longest: Duration) -> Response<()> {
     let (status, after) = match &error {
-        Error::Timeout { holder, .. } if error.is_busy() => {
-            let lease = holder.as_ref().and_then(|holder| holder.lease);
+        Error::Timeout { in_the_way, .. } if error.is_busy() => {
+            let lease = in_the_way.as_ref().and_then(|holder| holder.lease);
             (busy, Some(lease.unwrap_or(longest).min(longest)))
         }
         Error::Lost { .. } | Error::Closed => (StatusCode::SERVICE_UNAVAILABLE, Some(longest)),

@@ -162,7 +162,7 @@ async fn a_busy_process_is_503_and_not_another_request_with_the_key() {
     let is_over = matches!(
         error,
         Some(Error::Timeout {
-            passed_over: 1..,
+            cancelled_as_unpolled: 1..,
             ..
         })
     );

@@ -59,7 +59,7 @@ impl LockGuard {
     ///
     /// # Errors
     ///
-    /// [`Error::Lost`] if the hold ended before `work` did.
+    /// - [`Error::Lost`]: the hold ended before `work` did.
     pub async fn run<W: Future>(&self, work: W) -> Result<W::Output, Error> {
         let (mut ended, mut work) = (self.ended_later(), pin!(work));
         let holds = Arc::from(self.holds());

@@ -117,18 +117,18 @@ async fn a_grant_that_was_sent_before_a_suspension_is_lost() {
     let (machine, harness) = (Machine::default(), Hearing::default());
     let clock = Clock::new(Counts::TimerTime).on(&machine);
     let sent = clock.now();
-    machine.was_suspended(LEASE);
+    machine.suspend_for(LEASE);
     let hold = Hold::new(1, write_identity(), TERMS, &clock, sent);
     assert_eq!(hold.loss(), Some(LossReason::Expired));
     let sent = clock.now();
     let hold = Hold::new(1, write_identity(), TERMS, &clock, sent);
-    machine.was_suspended(LEASE / 2);
+    machine.suspend_for(LEASE / 2);
     hold.confirmed(&harness, sent, LEASE);
     assert!(
         hold.deadline() <= Instant::now() + LEASE / 2,
         "the reply moves nothing on"
     );
-    machine.was_suspended(LEASE / 2);
+    machine.suspend_for(LEASE / 2);
     hold.confirmed(&harness, clock.now(), LEASE);
     assert_eq!(hold.loss(), Some(LossReason::Expired), "it stays lost");
 }

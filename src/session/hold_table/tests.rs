@@ -55,7 +55,7 @@ async fn a_grant_that_was_asked_for_before_the_primary_changed_is_verified() {
 
 /// The timers of a call that was sent before the suspension are late. Those of a later one are not.
 #[tokio::test(start_paused = true)]
-async fn a_renewal_in_flight_is_repeated_only_if_the_machine_was_suspended_meanwhile() {
+async fn a_renewal_in_flight_is_repeated_only_if_the_machine_suspend_for_meanwhile() {
     for (suspended, calls) in [(Duration::ZERO, 1), (Duration::from_secs(1), 2)] {
         let machine = Machine::default();
         let redis = EmbeddedRedis::new();
@@ -67,7 +67,7 @@ async fn a_renewal_in_flight_is_repeated_only_if_the_machine_was_suspended_meanw
         while client.stats().calls == before {
             sleep(Duration::from_millis(1)).await;
         }
-        machine.was_suspended(suspended);
+        machine.suspend_for(suspended);
         client.session().core.hold_table.set_timers_again();
         sleep(ON_ITS_WAY * 4).await;
         let stats = client.stats();

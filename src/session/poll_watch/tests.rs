@@ -87,7 +87,7 @@ impl Testbed {
     }
 
     fn passed_over(&self) -> u64 {
-        self.client.stats().passed_over
+        self.client.stats().cancelled_as_unpolled
     }
 
     fn is_idle(&self) -> bool {

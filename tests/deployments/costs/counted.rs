@@ -158,9 +158,9 @@ impl Counted {
         // scripts.
         self.sentinels().iter().for_each(Server::pause);
         let sum = |of: fn(&Stats) -> u64| clients.iter().map(|client| of(&client.stats())).sum();
-        let (calls, passed_over) = (
+        let (calls, cancelled) = (
             || sum(|stats| stats.calls),
-            || sum(|stats| stats.passed_over),
+            || sum(|stats| stats.cancelled_as_unpolled),
         );
         let mut number = 0;
         let (counts, calls) = loop {
@@ -168,7 +168,7 @@ impl Counted {
                 sum(|stats| stats.releases_pending) == 0
             })
             .await;
-            let beside = (passed_over(), self.client_channels());
+            let beside = (cancelled(), self.client_channels());
             let before: (Counts, u64) = (self.counts(), calls());
             for _ in 0..TIMES {
                 number += 1;
@@ -177,7 +177,7 @@ impl Counted {
             let (counts, calls) = (self.counts() - before.0, calls() - before.1);
             // What is sent beside the operations does not belong to them. If a client stalls for a moment, the clean-up
             // sends calls. And a client listens to its own channels once it waits, or once a hold of it has lasted.
-            if (passed_over(), self.client_channels()) == beside {
+            if (cancelled(), self.client_channels()) == beside {
                 break (counts, calls);
             }
         };
