@@ -26,7 +26,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::time::{Duration, Instant};
 
 use super::cluster::Redirect;
-use super::endpoint::{Endpoint, HostPort};
+use super::endpoint::Endpoint;
+use super::host_port::HostPort;
 use super::protocol::Protocol;
 use super::request::CallOutcome;
 use crate::sync::Mutex;

@@ -16,7 +16,7 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use crate::endpoint::HostPort;
+use crate::host_port::HostPort;
 use crate::url::host_and_port;
 use crate::{ConfigError, Fault};
 

@@ -13,7 +13,8 @@ use std::fmt;
 
 use super::address_map::AddressMap;
 use super::credentials::Credentials;
-use super::endpoint::{Address, Endpoint, HostPort, PORT_DEFAULT, Security};
+use super::endpoint::{Address, Endpoint, PORT_DEFAULT, Security};
+use super::host_port::HostPort;
 use super::url::{Parts, credentials, database, decode, refused};
 use crate::{ConfigError, DeploymentKind, Fault};
 

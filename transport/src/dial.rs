@@ -12,7 +12,8 @@ use tokio::sync::Notify;
 
 use super::stream::{Reader, Writer, addresses, tcp};
 use crate::CallError;
-use crate::endpoint::{Address, Endpoint, HostPort};
+use crate::endpoint::{Address, Endpoint};
+use crate::host_port::HostPort;
 use crate::identity::Identity;
 
 #[cfg(feature = "tls")]

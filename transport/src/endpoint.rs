@@ -9,10 +9,10 @@
 //! `valkey`, `valkeys` and `valkey+unix` mean the same.
 
 use std::fmt;
-use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use super::credentials::Credentials;
+use super::host_port::HostPort;
 use super::url::{Parts, credentials, database, decode, host_and_port, refused};
 use crate::ConfigError;
 
@@ -32,14 +32,6 @@ pub(crate) enum Address {
     Tcp(HostPort),
     Tls(HostPort),
     Unix(PathBuf),
-}
-
-/// An address in the one form that is compared: an IP address in its shortest form and without brackets, or a name in
-/// lower case. If a cluster node sends an empty host, it means its own host.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) struct HostPort {
-    pub(super) host: String,
-    pub(super) port: u16,
 }
 
 pub(super) const PORT_DEFAULT: u16 = 6379;
@@ -106,7 +98,7 @@ impl Endpoint {
     #[cfg(feature = "tls")]
     pub(super) fn certified<'a>(&'a self, host: &'a str) -> &'a str {
         match &self.announced {
-            Some(announced) if ip_address(host).is_some() => &announced.host,
+            Some(announced) if super::host_port::ip_address(host).is_some() => &announced.host,
             _ => host,
         }
     }
@@ -192,35 +184,6 @@ impl fmt::Display for Endpoint {
             None => Ok(()),
         }
     }
-}
-
-impl HostPort {
-    pub(super) fn new(host: &str, port: u16) -> Self {
-        let host = match ip_address(host) {
-            Some(address) => address.to_string(),
-            None => host.to_ascii_lowercase(),
-        };
-        HostPort { host, port }
-    }
-}
-
-/// An IPv6 address has brackets in a URL, but not in the replies of servers.
-impl fmt::Display for HostPort {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let HostPort { host, port } = self;
-        if host.contains(':') {
-            write!(f, "[{host}]:{port}")
-        } else {
-            write!(f, "{host}:{port}")
-        }
-    }
-}
-
-fn ip_address(host: &str) -> Option<IpAddr> {
-    let inside = host
-        .strip_prefix('[')
-        .and_then(|host| host.strip_suffix(']'));
-    inside.unwrap_or(host).parse().ok()
 }
 
 impl Address {

@@ -29,7 +29,7 @@
 //! | --- | --- |
 //! | `transport` | the connections to a deployment, as the caller sees them |
 //! | `call`, `script`, `call_error` | calls, their replies, and their errors |
-//! | `deployment`, `endpoint`, `url` | parse and validate URLs |
+//! | `deployment`, `endpoint`, `host_port`, `url` | parse and validate URLs |
 //! | `sentinel` | finds the current primary |
 //! | `cluster` | finds the node that serves a key |
 //! | `node_calls` | calls to a chosen node, and which keys fit in one call |
@@ -72,6 +72,7 @@ mod encode;
 mod endpoint;
 mod grace;
 mod handshake;
+mod host_port;
 mod identity;
 mod ledger;
 mod login;

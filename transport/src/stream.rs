@@ -16,7 +16,7 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep};
 
-use crate::endpoint::HostPort;
+use crate::host_port::HostPort;
 use crate::sync::Mutex;
 
 pub(crate) type Reader = Box<dyn AsyncRead + Send + Unpin>;

@@ -9,7 +9,7 @@
 use std::net::{Ipv6Addr, SocketAddr};
 
 use super::credentials::Credentials;
-use super::endpoint::HostPort;
+use super::host_port::HostPort;
 use crate::ConfigError;
 
 /// Characters that no host name contains.

@@ -2,7 +2,8 @@
 
 use super::keyslot::SLOTS;
 use crate::Value;
-use crate::endpoint::{HostPort, Security};
+use crate::endpoint::Security;
+use crate::host_port::HostPort;
 
 /// One node's view of the cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::sync::Mutex;
 
-use crate::endpoint::{Endpoint, HostPort};
+use crate::endpoint::Endpoint;
+use crate::host_port::HostPort;
 use crate::identity::Identity;
 use crate::node::Node;
 
