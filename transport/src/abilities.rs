@@ -25,10 +25,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::time::{Duration, Instant};
 
-use super::cluster::Redirect;
 use super::endpoint::Endpoint;
 use super::host_port::HostPort;
 use super::protocol::Protocol;
+use super::redirect::Redirect;
 use super::request::CallOutcome;
 use crate::sync::Mutex;
 use crate::{Call, CallError, Fault, sort_error_reply};

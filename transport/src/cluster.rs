@@ -3,10 +3,8 @@
 //!
 //! | file | what it is |
 //! | --- | --- |
-//! | `keyslot` | the slot of a key |
 //! | `map` | which node serves a slot |
 //! | `nodes` | the nodes, each with connections of its own |
-//! | `redirect` | the answer of a node that does not serve a slot |
 //! | `calls` | calls, which follow redirects |
 //! | `layout`, `discovery` | the assignment of slots to nodes, as the nodes report it |
 //! | `channels` | subscriptions, each at the node that serves the slot of its channel |
@@ -25,11 +23,9 @@
 mod calls;
 mod channels;
 mod discovery;
-mod keyslot;
 mod layout;
 mod map;
 mod nodes;
-mod redirect;
 
 use std::fmt;
 use std::sync::Arc;
@@ -40,15 +36,14 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 
 use self::channels::Channels;
-use self::keyslot::{SLOTS, keyslot};
 use self::map::SlotMap;
 use self::nodes::Nodes;
-pub(crate) use self::redirect::{Redirect, not_run};
 use super::IfUnreachable;
 use super::deployment::Deployment;
 use super::endpoint::Endpoint;
 use super::grace::Former;
 use super::host_port::HostPort;
+use super::keyslot::{SLOTS, keyslot};
 use super::node::Node;
 use super::request::{CallOutcome, KeyForm};
 use super::setup::Setup;

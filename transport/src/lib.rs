@@ -29,6 +29,7 @@
 //! | --- | --- |
 //! | `transport` | the connections to a deployment, as the caller sees them |
 //! | `call`, `script`, `call_error` | calls, their replies, and their errors |
+//! | `redirect`, `keyslot` | the error of a node that does not serve a slot, and the slot of a key |
 //! | `deployment`, `endpoint`, `host_port`, `url` | parse and validate URLs |
 //! | `sentinel` | finds the current primary |
 //! | `cluster` | finds the node that serves a key |
@@ -74,6 +75,7 @@ mod grace;
 mod handshake;
 mod host_port;
 mod identity;
+mod keyslot;
 mod ledger;
 mod login;
 mod node;
@@ -81,6 +83,7 @@ mod node_calls;
 mod pacer;
 mod process;
 mod protocol;
+mod redirect;
 mod remote;
 mod request;
 mod script;

@@ -7,10 +7,11 @@ use tokio::sync::oneshot;
 use tokio::time::Duration;
 
 use crate::abilities::{Servers, is_of_a_cluster};
-use crate::cluster::{self, Cluster};
+use crate::cluster::Cluster;
 use crate::deployment::Deployment;
 use crate::grace::Former;
 use crate::node::{Node, answer};
+use crate::redirect::not_run;
 use crate::request::{CallOutcome, KeyForm};
 use crate::sentinel::Sentinel;
 use crate::setup::Setup;
@@ -97,7 +98,7 @@ impl Sent {
     ///
     /// Fails if no reply of the script arrived.
     pub async fn outcome(self) -> Result<Value, CallError> {
-        answer(self.0).await.map_err(cluster::not_run)
+        answer(self.0).await.map_err(not_run)
     }
 }
 

@@ -14,11 +14,11 @@
 
 use tokio::sync::oneshot;
 
-use super::keyslot::keyslot;
-use super::redirect::Redirect;
 use super::{Shared, retired};
 use crate::Call;
+use crate::keyslot::keyslot;
 use crate::node::{Node, answer};
+use crate::redirect::Redirect;
 use crate::request::{CallOutcome, KeyForm};
 use crate::timer::{Duration, Instant, sleep, timeout_at};
 use crate::{CallError, Fault, Lane, Role};

@@ -20,10 +20,11 @@ use std::sync::Arc;
 use futures_util::future::join_all;
 use tokio::sync::{Notify, oneshot};
 
+use super::Shared;
 use super::calls::{REDIRECTS_MAX, redirected};
 use super::map::SlotMap;
-use super::redirect::Redirect;
-use super::{Shared, keyslot};
+use crate::keyslot::keyslot;
+use crate::redirect::Redirect;
 use crate::request::SubscribeOutcome;
 use crate::sync::Mutex;
 use crate::timer::{Duration, Instant, sleep, timeout, timeout_at};

@@ -14,13 +14,13 @@ use futures_util::stream::FuturesUnordered;
 use tokio::time::{Duration, Instant, sleep};
 
 use super::Shared;
-use super::keyslot::keyslot;
 use super::layout::{Layout, Range};
 use crate::abilities::SHARDED_MESSAGES;
 use crate::control::{ControlConnection, Deaf};
 use crate::endpoint::Endpoint;
 use crate::grace::Former;
 use crate::host_port::HostPort;
+use crate::keyslot::keyslot;
 use crate::node::Node;
 use crate::pacer::Pacer;
 use crate::{CallError, Fault, Lane, Missed, ShardedPubSub};

@@ -8,7 +8,7 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use super::keyslot::SLOTS;
+use crate::keyslot::SLOTS;
 
 pub(super) struct SlotMap(Box<[Slot]>);
 

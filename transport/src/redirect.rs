@@ -1,7 +1,7 @@
 //! The errors of a node that does not serve the slot of a call. The call was not run.
 
-use super::keyslot::SLOTS;
 use crate::host_port::HostPort;
+use crate::keyslot::SLOTS;
 use crate::{CallError, Fault};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
