@@ -4,7 +4,8 @@
 use std::sync::Arc;
 
 use super::abilities::Known;
-use super::connection::{Carries, Connection, drive};
+use super::connection::driver::drive;
+use super::connection::{Carries, Connection};
 use super::handshake::not_connected;
 use super::protocol::Protocol;
 use super::remote::{OpenError, Opened, Remote};

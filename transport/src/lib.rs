@@ -38,6 +38,7 @@
 //! | `node/supervisor` | opens a connection, watches it, and replaces it |
 //! | `slot`, `subscriptions` | the current connection, as callers and subscribers see it |
 //! | `connection` | one ledger, one outbox, one driver |
+//! | `connection/delivery` | the outcomes of requests, and who is told |
 //! | `ledger` | requests without a reply, and which of them were certainly not sent |
 //! | `request` | the requests of a connection, and the notifications that end them |
 //! | `handshake`, `identity` | the first commands on a stream, and the server that answered them |

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use futures_util::FutureExt as _;
 use tokio::sync::oneshot;
 
-use super::subscriptions::SubscriptionRegistry;
 use crate::{Call, Value};
 use crate::{CallError, Fault, PubSub};
 
@@ -88,26 +87,6 @@ pub(super) enum Notification {
     Subscribed(SubscribeRequest, SubscribeOutcome),
     Interrupted(SubscribeRequest),
     Pong(oneshot::Sender<()>),
-}
-
-impl Notification {
-    /// Returns the channel that was not restored and is forgotten.
-    pub(super) fn deliver(
-        all: impl IntoIterator<Item = Self>,
-        registry: &SubscriptionRegistry,
-    ) -> Option<Arc<str>> {
-        let mut forgotten = None;
-        // The receiver may have been dropped.
-        all.into_iter().for_each(|notification| match notification {
-            Notification::Called(answer, outcome) => drop(answer.send(outcome)),
-            Notification::Subscribed(request, outcome) => {
-                forgotten = registry.answered(request, outcome);
-            }
-            Notification::Interrupted(request) => registry.interrupted(request),
-            Notification::Pong(pong) => drop(pong.send(())),
-        });
-        forgotten
-    }
 }
 
 impl Request {

@@ -16,11 +16,17 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep};
 
+use crate::Fault;
 use crate::host_port::HostPort;
 use crate::sync::Mutex;
 
 pub(crate) type Reader = Box<dyn AsyncRead + Send + Unpin>;
 pub(crate) type Writer = Box<dyn AsyncWrite + Send + Unpin>;
+
+/// The end of a stream that was in use.
+pub(super) fn lost(error: &io::Error) -> Fault {
+    Fault(format!("the connection was lost: {error}"))
+}
 
 /// Keeps routers from dropping our idle connections.
 pub(super) const KEEPALIVE: Duration = Duration::from_secs(10);

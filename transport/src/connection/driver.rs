@@ -9,7 +9,7 @@ use tokio::io::AsyncReadExt as _;
 
 use super::Connection;
 use crate::codec::{Decoder, Malformed};
-use crate::stream::Reader;
+use crate::stream::{Reader, lost};
 use crate::subscriptions::SubscriptionRegistry;
 use crate::{Fault, TransportEvents};
 
@@ -82,8 +82,4 @@ fn poll_read(
     }
     inbox.reserve(READ);
     std::pin::pin!(reader.read_buf(inbox)).poll(cx)
-}
-
-pub(super) fn lost(error: &std::io::Error) -> Fault {
-    Fault(format!("the connection was lost: {error}"))
 }

@@ -8,7 +8,7 @@ use super::generation::{OTHER_TARGET, Settled};
 use super::shared::{PAUSE_MAX, PAUSE_MIN, PILOT, Target};
 use super::supervisor::{DrivenBy, DrivenConnection, Supervisor};
 use crate::IfUnreachable;
-use crate::connection::{self, Carries, Connection};
+use crate::connection::{Carries, Connection, driver};
 use crate::dial::Dial;
 use crate::handshake::{Greeting, not_connected};
 use crate::pacer::Pacer;
@@ -154,8 +154,7 @@ impl Supervisor {
         };
         let connection = Connection::new(writer, greeting.protocol, remote.known(), carries);
         let connection = Arc::new(connection);
-        let driver =
-            connection::drive(connection.clone(), reader, greeting.inbox, registry, events);
+        let driver = driver::drive(connection.clone(), reader, greeting.inbox, registry, events);
         DrivenConnection {
             connection,
             driver: AbortOnDrop(self.runtime().spawn(driver)),

@@ -81,7 +81,7 @@ use shuttle::scheduler::{PctScheduler, RandomScheduler, ReplayScheduler, Schedul
 use self::socket::Socket;
 use self::sync::step;
 use super::*;
-use crate::connection::{self, Carries, Connection};
+use crate::connection::{Carries, Connection, driver};
 use crate::control::Deaf;
 use crate::protocol::Protocol;
 use crate::slot::ConnectionSlot;
@@ -217,7 +217,7 @@ impl Made {
             Carries::Calls,
         ));
         let inbox = bytes::BytesMut::new();
-        let driver = connection::drive(
+        let driver = driver::drive(
             connection.clone(),
             reader,
             inbox,
