@@ -16,12 +16,26 @@ use super::credentials::Credentials;
 use super::endpoint::{Address, Endpoint, PORT_DEFAULT, Security};
 use super::host_port::HostPort;
 use super::url::{Parts, credentials, database, decode, refused};
-use crate::{ConfigError, DeploymentKind, Fault};
+use crate::{ConfigError, Fault};
 
 const SENTINEL_PORT_DEFAULT: u16 = 26379;
 
 /// The most hosts in a URL. A limit, because the client connects to each of them.
 const HOSTS_MAX: usize = 64;
+
+/// The kind of deployment that stores the locks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum DeploymentKind {
+    /// One server, or a deployment that looks like one behind a proxy or a load balancer.
+    Single,
+    /// The primary that Sentinel names.
+    Sentinel,
+    /// A cluster.
+    Cluster,
+    /// The in-memory engine in this process.
+    Embedded,
+}
 
 /// The deployment that stores the locks.
 #[derive(Clone, Debug)]

@@ -31,7 +31,6 @@ use tokio::task::JoinHandle;
 
 use self::shared::{PAUSE_MAX, PAUSE_MIN, PILOT, Progress, Shared, not_now, position};
 use self::supervisor::{DrivenBy, DrivenConnection, Supervisor};
-use super::IfUnreachable;
 use super::abilities::Known;
 use super::grace::Former;
 use super::identity::Identity;
@@ -39,7 +38,7 @@ use super::pacer::Pacer;
 use super::remote::Remote;
 pub(super) use super::request::answer;
 use super::request::{CallOutcome, KeyForm, SubscribeOutcome};
-use super::setup::Setup;
+use super::setup::{IfUnreachable, Setup};
 use crate::sync::Mutex;
 use crate::timer::{Duration, Instant, timeout};
 

@@ -44,14 +44,13 @@ use tokio::sync::Notify;
 use tokio::time::{Duration, timeout};
 
 use self::watch::{Origin, Watched};
-use super::IfUnreachable;
 use super::deployment::Deployment;
 use super::endpoint::Endpoint;
 use super::grace::Former;
 use super::handshake::not_connected;
 use super::node::Node;
 use super::remote::Remote;
-use super::setup::Setup;
+use super::setup::{IfUnreachable, Setup};
 use super::task::AbortOnDrop;
 use crate::Value;
 use crate::sync::Mutex;

@@ -6,7 +6,6 @@ use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use tokio::runtime::Handle;
 
-use super::Timing;
 use super::abilities::Servers;
 use super::credentials::Provider;
 use super::dial::{Dial, StreamDialer, Tls};
@@ -14,6 +13,7 @@ use super::endpoint::Endpoint;
 use super::login::Login;
 use super::remote::Remote;
 use super::stream::SHARED;
+use super::timing::Timing;
 use crate::{CallError, ShardedPubSub, TransportEvents};
 
 /// How a client reaches its servers, and the observer of its events.
@@ -50,6 +50,15 @@ pub struct Runtimes {
     pub caller: Handle,
     /// The library's own runtime, on its own thread.
     pub own: Handle,
+}
+
+/// What to do if no server can be reached when the client is created.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IfUnreachable {
+    /// Fail with an error.
+    Fail,
+    /// Create the client, and connect in the background.
+    RetryLater,
 }
 
 impl Setup {

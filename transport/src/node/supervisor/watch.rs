@@ -16,7 +16,7 @@ use crate::node::generation::OTHER_TARGET;
 use crate::node::shared::Target;
 use crate::stream::SHARED;
 use crate::timer::why_silent;
-use crate::transport::PING_AFTER;
+use crate::timing::PING_AFTER;
 use crate::{CallError, Fault};
 
 /// How long a runtime may be blocked before its connections move to our own.
