@@ -30,8 +30,9 @@ use super::host_port::HostPort;
 use super::protocol::Protocol;
 use super::redirect::Redirect;
 use super::request::CallOutcome;
+use crate::call::Call;
+use crate::call_error::{CallError, Fault, sort_error_reply};
 use crate::sync::Mutex;
-use crate::{Call, CallError, Fault, sort_error_reply};
 
 /// How long the protocol and the scripts of a server are remembered for new connections. After that, the next one asks
 /// again, because the server may have been upgraded, or another one may answer at its address.

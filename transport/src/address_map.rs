@@ -16,9 +16,10 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
+use crate::call_error::Fault;
+use crate::config_error::ConfigError;
 use crate::host_port::HostPort;
 use crate::url::host_and_port;
-use crate::{ConfigError, Fault};
 
 /// Where this client reaches the servers of a cluster or the servers and sentinels of a Sentinel deployment, if
 /// they announce addresses that it cannot use.

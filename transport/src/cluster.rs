@@ -47,9 +47,12 @@ use super::node::Node;
 use super::request::{CallOutcome, KeyForm};
 use super::setup::{IfUnreachable, Setup};
 use super::task::AbortOnDrop;
-use crate::Call;
+use crate::call::Call;
+use crate::call_error::{CallError, Fault};
+use crate::epoch::{Epoch, NodeId};
+use crate::lane::Lane;
+use crate::pubsub::{PubSub, ShardedPubSub};
 use crate::sync::Mutex;
-use crate::{CallError, Epoch, Fault, Lane, NodeId, PubSub, ShardedPubSub};
 
 pub(crate) struct Cluster {
     pub(super) shared: Arc<Shared>,

@@ -47,9 +47,11 @@ use super::request::{
     answer,
 };
 use super::stream::Writer;
+use crate::call::Call;
+use crate::call_error::{CallError, Fault};
 use crate::process::Process;
+use crate::pubsub::PubSub;
 use crate::sync::{AtomicU64, AtomicUsize, AtomicWaker, Mutex};
-use crate::{Call, CallError, Fault, PubSub};
 
 /// How many bytes are gathered for one write.
 const CHUNK: usize = 64 * 1024;

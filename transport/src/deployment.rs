@@ -16,7 +16,8 @@ use super::credentials::Credentials;
 use super::endpoint::{Address, Endpoint, PORT_DEFAULT, Security};
 use super::host_port::HostPort;
 use super::url::{Parts, credentials, database, decode, refused};
-use crate::{ConfigError, Fault};
+use crate::call_error::Fault;
+use crate::config_error::ConfigError;
 
 const SENTINEL_PORT_DEFAULT: u16 = 26379;
 

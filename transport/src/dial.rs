@@ -11,7 +11,7 @@ use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
 use super::stream::{Reader, Writer, addresses, tcp};
-use crate::CallError;
+use crate::call_error::{CallError, Fault};
 use crate::endpoint::{Address, Endpoint};
 use crate::host_port::HostPort;
 use crate::identity::Identity;
@@ -223,5 +223,5 @@ impl fmt::Debug for StreamDialer {
 }
 
 fn refused(text: &str) -> CallError {
-    CallError::Refused(crate::Fault(text.to_owned()))
+    CallError::Refused(Fault(text.to_owned()))
 }

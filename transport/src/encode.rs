@@ -3,8 +3,8 @@
 use bytes::{BufMut as _, BytesMut};
 
 use super::request::{KeyForm, Request, ScriptForm};
-use crate::PubSub;
-use crate::{Arg, Call};
+use crate::call::{Arg, Call};
+use crate::pubsub::PubSub;
 
 /// Encodes a request. `next_ping` returns the number for a PING.
 pub(super) fn request(out: &mut BytesMut, request: &Request, next_ping: impl FnOnce() -> u64) {

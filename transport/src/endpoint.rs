@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use super::credentials::Credentials;
 use super::host_port::HostPort;
 use super::url::{Parts, credentials, database, decode, host_and_port, refused};
-use crate::ConfigError;
+use crate::config_error::ConfigError;
 
 /// One server, as the transport needs it.
 #[derive(Clone, PartialEq, Eq)]

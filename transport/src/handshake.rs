@@ -32,9 +32,9 @@ use super::identity::Identity;
 use super::login::{Login, Validity};
 use super::protocol::Protocol;
 use super::stream::{Reader, Writer};
-use crate::Value;
+use crate::call::Value;
+use crate::call_error::{CallError, Fault, sort_error_reply};
 use crate::endpoint::{Address, Endpoint};
-use crate::{CallError, Fault, sort_error_reply};
 
 pub(super) struct Handshake {
     pub(super) login: Login,

@@ -11,7 +11,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use crate::Value;
+use crate::call::Value;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Identity {

@@ -49,8 +49,9 @@ use self::in_flight::{Before, InFlight};
 use self::order::Order;
 use super::encode;
 use super::request::{CallRequest, CommandRequest, Notification, Request, ScriptForm};
-use crate::Value;
-use crate::{CallError, Fault, PubSub, sort_error_reply};
+use crate::call::Value;
+use crate::call_error::{CallError, Fault, sort_error_reply};
+use crate::pubsub::PubSub;
 
 #[derive(Debug, Default)]
 pub(super) struct Ledger {

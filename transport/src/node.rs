@@ -44,8 +44,10 @@ use crate::timer::{Duration, Instant, timeout};
 
 pub(super) use self::shared::LANES;
 pub(super) use self::supervisor::CLOSING_MAX;
-use crate::Call;
-use crate::{CallError, Fault, Lane, PubSub, Role};
+use crate::call::Call;
+use crate::call_error::{CallError, Fault};
+use crate::lane::{Lane, Role};
+use crate::pubsub::PubSub;
 
 /// Three connections to one server.
 pub(crate) struct Node {

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use futures_util::FutureExt as _;
 use tokio::sync::oneshot;
 
-use crate::{Call, Value};
-use crate::{CallError, Fault, PubSub};
+use crate::call::{Call, Value};
+use crate::call_error::{CallError, Fault};
+use crate::pubsub::PubSub;
 
 pub(super) type CallOutcome = Result<Value, CallError>;
 pub(super) type SubscribeOutcome = Result<(), CallError>;

@@ -52,9 +52,9 @@ use super::node::Node;
 use super::remote::Remote;
 use super::setup::{IfUnreachable, Setup};
 use super::task::AbortOnDrop;
-use crate::Value;
+use crate::call::Value;
+use crate::call_error::{CallError, Fault};
 use crate::sync::Mutex;
-use crate::{CallError, Fault};
 
 /// The longest time between two looks, apart from jitter.
 const EVERY: Duration = Duration::from_millis(1_500);

@@ -14,7 +14,9 @@ use super::login::Login;
 use super::remote::Remote;
 use super::stream::SHARED;
 use super::timing::Timing;
-use crate::{CallError, ShardedPubSub, TransportEvents};
+use crate::call_error::CallError;
+use crate::events::TransportEvents;
+use crate::pubsub::ShardedPubSub;
 
 /// How a client reaches its servers, and the observer of its events.
 #[derive(Clone)]

@@ -17,8 +17,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::connection::Connection;
+use crate::call_error::{CallError, Fault};
 use crate::sync::{AtomicU64, Mutex};
-use crate::{CallError, Fault};
 
 pub(super) struct ConnectionSlot {
     /// With the generation of the connections that are accepted.

@@ -16,7 +16,7 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep};
 
-use crate::Fault;
+use crate::call_error::Fault;
 use crate::host_port::HostPort;
 use crate::sync::Mutex;
 

@@ -28,8 +28,9 @@ use tokio::sync::oneshot;
 
 use super::connection::Connection;
 use super::request::{SubscribeOutcome, SubscribeRequest};
+use crate::call_error::{CallError, Fault};
+use crate::pubsub::PubSub;
 use crate::sync::Mutex;
-use crate::{CallError, Fault, PubSub};
 
 #[derive(Default)]
 pub(super) struct SubscriptionRegistry(Mutex<State>);

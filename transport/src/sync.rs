@@ -12,9 +12,11 @@
 //! there is one. So every test checks the rule.
 //!
 //! With `--cfg shuttle`, the tests use locks and atomics that may switch to another thread wherever
-//! the system might: those of `tests/model/sync.rs`.
+//! the system might: those of `sync/shuttled.rs`.
 
 mod map;
+#[cfg(all(test, shuttle))]
+pub(crate) mod shuttled;
 
 #[cfg(all(debug_assertions, feature = "test-util"))]
 use std::cell::Cell;
@@ -26,7 +28,7 @@ use tokio::sync::futures::Notified;
 #[cfg(not(all(test, shuttle)))]
 pub use self::counted::{AtomicU64, AtomicUsize, AtomicWaker, Mutex, MutexGuard};
 #[cfg(all(test, shuttle))]
-pub use crate::tests::model::sync::{AtomicU64, AtomicUsize, AtomicWaker, Mutex, MutexGuard};
+pub use self::shuttled::{AtomicU64, AtomicUsize, AtomicWaker, Mutex, MutexGuard};
 
 pub use map::Map;
 

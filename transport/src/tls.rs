@@ -20,9 +20,9 @@ use tokio_rustls::rustls::{
 use self::pems::Pems;
 use super::deployment::Deployment;
 use super::endpoint::Endpoint;
-use crate::ConfigError;
+use crate::call_error::{CallError, Fault};
+use crate::config_error::ConfigError;
 use crate::sync::Mutex;
-use crate::{CallError, Fault};
 
 pub use self::options::TlsOptions;
 

@@ -6,15 +6,19 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 
 use crate::abilities::{Servers, is_of_a_cluster};
+use crate::call::{Call, Value};
+use crate::call_error::{CallError, Fault};
 use crate::cluster::Cluster;
-use crate::deployment::Deployment;
+use crate::deployment::{Deployment, DeploymentKind};
+use crate::epoch::Epoch;
 use crate::grace::Former;
+use crate::lane::Lane;
 use crate::node::{Node, answer};
+use crate::pubsub::PubSub;
 use crate::redirect::not_run;
 use crate::request::{CallOutcome, KeyForm};
 use crate::sentinel::Sentinel;
 use crate::setup::{IfUnreachable, Setup};
-use crate::{Call, CallError, DeploymentKind, Epoch, Fault, Lane, PubSub, Value};
 
 /// The transport to one deployment.
 #[derive(Debug)]

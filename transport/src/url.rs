@@ -10,7 +10,7 @@ use std::net::{Ipv6Addr, SocketAddr};
 
 use super::credentials::Credentials;
 use super::host_port::HostPort;
-use crate::ConfigError;
+use crate::config_error::ConfigError;
 
 /// Characters that no host name contains.
 const NOT_IN_A_NAME: &[char] = &[

@@ -15,13 +15,14 @@
 use tokio::sync::oneshot;
 
 use super::{Shared, retired};
-use crate::Call;
+use crate::call::Call;
+use crate::call_error::{CallError, Fault};
 use crate::keyslot::keyslot;
+use crate::lane::{Lane, Role};
 use crate::node::{Node, answer};
 use crate::redirect::Redirect;
 use crate::request::{CallOutcome, KeyForm};
 use crate::timer::{Duration, Instant, sleep, timeout_at};
-use crate::{CallError, Fault, Lane, Role};
 
 /// How often one call is sent again because of MOVED and ASK.
 pub(super) const REDIRECTS_MAX: u32 = 5;

@@ -23,12 +23,15 @@ use tokio::sync::{Notify, oneshot};
 use super::Shared;
 use super::calls::{REDIRECTS_MAX, redirected};
 use super::map::SlotMap;
+use crate::call_error::{CallError, Fault};
+use crate::events::{Missed, TransportEvents};
 use crate::keyslot::keyslot;
+use crate::lane::{Lane, Role};
+use crate::pubsub::PubSub;
 use crate::redirect::Redirect;
 use crate::request::SubscribeOutcome;
 use crate::sync::Mutex;
 use crate::timer::{Duration, Instant, sleep, timeout, timeout_at};
-use crate::{CallError, Fault, Lane, Missed, PubSub, Role, TransportEvents};
 
 /// The pause before a round that follows a failure.
 const RETRY: Duration = Duration::from_millis(100);

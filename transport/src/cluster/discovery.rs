@@ -16,14 +16,17 @@ use tokio::time::{Duration, Instant, sleep};
 use super::Shared;
 use super::layout::{Layout, Range};
 use crate::abilities::SHARDED_MESSAGES;
+use crate::call_error::{CallError, Fault};
 use crate::control::{ControlConnection, Deaf};
 use crate::endpoint::Endpoint;
+use crate::events::Missed;
 use crate::grace::Former;
 use crate::host_port::HostPort;
 use crate::keyslot::keyslot;
+use crate::lane::Lane;
 use crate::node::Node;
 use crate::pacer::Pacer;
-use crate::{CallError, Fault, Lane, Missed, ShardedPubSub};
+use crate::pubsub::ShardedPubSub;
 
 /// The pause between two updates while nothing casts doubt on the map, apart from jitter.
 const EVERY: Duration = Duration::from_secs(10);

@@ -1,6 +1,6 @@
 //! A node's view of the cluster: which slots each node serves, and how new the view is.
 
-use crate::Value;
+use crate::call::Value;
 use crate::endpoint::Security;
 use crate::host_port::HostPort;
 use crate::keyslot::SLOTS;

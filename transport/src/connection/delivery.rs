@@ -7,10 +7,12 @@ use tokio::time::{Duration, Instant};
 
 use super::Connection;
 use super::outbox::Outbox;
+use crate::call::Value;
+use crate::call_error::{CallError, Fault};
 use crate::codec::Incoming;
+use crate::events::{Missed, TransportEvents};
 use crate::request::{Notification, Request};
 use crate::subscriptions::SubscriptionRegistry;
-use crate::{CallError, Fault, Missed, TransportEvents, Value};
 
 impl Notification {
     /// Returns the channel that was not restored and is forgotten.

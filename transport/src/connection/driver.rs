@@ -8,10 +8,11 @@ use bytes::BytesMut;
 use tokio::io::AsyncReadExt as _;
 
 use super::Connection;
+use crate::call_error::Fault;
 use crate::codec::{Decoder, Malformed};
+use crate::events::TransportEvents;
 use crate::stream::{Reader, lost};
 use crate::subscriptions::SubscriptionRegistry;
-use crate::{Fault, TransportEvents};
 
 /// The size of one read, and how many reads the driver does before it yields to other tasks.
 const READ: usize = 16 * 1024;

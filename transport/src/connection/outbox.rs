@@ -6,7 +6,7 @@ use std::task::{Context, Poll, ready};
 use bytes::{Buf as _, BytesMut};
 use tokio::io::AsyncWrite as _;
 
-use crate::Fault;
+use crate::call_error::Fault;
 use crate::stream::{Writer, lost};
 
 pub(super) struct Outbox {

@@ -5,7 +5,7 @@ use std::io;
 use bytes::BytesMut;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-use crate::Value;
+use crate::call::Value;
 use crate::codec::{Decoder, Incoming};
 use crate::encode::command;
 use crate::stream::{Reader, Writer};

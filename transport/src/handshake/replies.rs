@@ -3,8 +3,9 @@
 use crate::abilities::{
     Scripts, is_about_the_command, is_redirect, refuses_our_scripts, repeats_the_command,
 };
+use crate::call::Value;
+use crate::call_error::{CallError, Fault, sort_error_reply};
 use crate::identity::line;
-use crate::{CallError, Fault, Value, sort_error_reply};
 
 /// A script that no server has, and one with a key, which is written as those of locks are. Neither changes anything.
 pub(super) const SCRIPT_WITHOUT_KEYS: &[&str] =

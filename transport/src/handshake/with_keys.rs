@@ -10,7 +10,8 @@ use super::exchange::{Exchange, Expected, Step};
 use super::replies::{SCRIPT_WITH_KEY, WithoutKeys, with_key, without_keys};
 use super::{Handshake, Learned};
 use crate::abilities::Scripts;
-use crate::{CallError, Fault, Value};
+use crate::call::Value;
+use crate::call_error::{CallError, Fault};
 
 /// Returns the run id of the server that runs it. `nil` if this user may not see it.
 const WHO_RUNS: &str = "local info = redis.pcall('info', 'server') \

@@ -2,8 +2,8 @@
 
 use tokio::time::Instant;
 
-use crate::PubSub;
-use crate::Value;
+use crate::call::Value;
+use crate::pubsub::PubSub;
 use crate::request::{KeyForm, Request};
 
 #[derive(Debug)]

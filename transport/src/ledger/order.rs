@@ -1,9 +1,10 @@
 //! Checks that replies still belong to their requests (LEDGER-6).
 
-use crate::Value;
+use crate::call::Value;
+use crate::call_error::Fault;
 use crate::codec;
+use crate::pubsub::PubSub;
 use crate::request::Request;
-use crate::{Fault, PubSub};
 
 /// The reply to PING without a number.
 const PONG: &str = "PONG";

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use super::Node;
 use super::shared::{Progress, Shared, Target};
-use crate::Fault;
+use crate::call_error::Fault;
 use crate::grace::Former;
 use crate::identity::Identity;
 use crate::remote::Remote;

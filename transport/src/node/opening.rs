@@ -7,15 +7,16 @@ use tokio::time::{Duration, timeout};
 use super::generation::{OTHER_TARGET, Settled};
 use super::shared::{PAUSE_MAX, PAUSE_MIN, PILOT, Target};
 use super::supervisor::{DrivenBy, DrivenConnection, Supervisor};
+use crate::call_error::{CallError, Fault};
 use crate::connection::{Carries, Connection, driver};
 use crate::dial::Dial;
 use crate::handshake::{Greeting, not_connected};
+use crate::lane::Role;
 use crate::pacer::Pacer;
 use crate::remote::{OpenError, Opened, Remote};
 use crate::setup::IfUnreachable;
 use crate::stream::SHARED;
 use crate::task::AbortOnDrop;
-use crate::{CallError, Fault, Role};
 
 impl Supervisor {
     /// The first connection. `None` if the server cannot be reached and that is not an error.

@@ -6,13 +6,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::sync::{Notify, watch};
 use tokio::time::Duration;
 
+use crate::call_error::Fault;
 use crate::grace::{Former, Grace};
 use crate::identity::Identity;
+use crate::lane::{Lane, Role};
 use crate::remote::Remote;
 use crate::setup::Setup;
 use crate::slot::ConnectionSlot;
 use crate::subscriptions::SubscriptionRegistry;
-use crate::{Fault, Lane, Role};
 
 /// The lanes in the order of the slots.
 pub(crate) const LANES: [Lane; 2] = [Lane::Caller, Lane::Background];

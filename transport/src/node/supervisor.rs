@@ -28,13 +28,15 @@ use tokio::time::{Duration, Instant, timeout};
 
 use super::generation::OTHER_TARGET;
 use super::shared::{PILOT, Progress, Shared, not_now};
+use crate::call_error::Fault;
 use crate::connection::Connection;
+use crate::events::Missed;
+use crate::lane::Role;
 use crate::login::{Login, Validity};
 use crate::pacer::Pacer;
 use crate::remote::Remote;
 use crate::task::AbortOnDrop;
 use crate::timer::why_silent;
-use crate::{Fault, Missed, Role};
 
 /// After a connection that lived this long, the next attempt does not back off.
 const LASTING: Duration = Duration::from_secs(1);

@@ -8,14 +8,15 @@ use tokio::time::{Duration, Instant, sleep, timeout};
 
 use super::watch::{ANSWER_MAX, Origin, Watched};
 use super::{EVERY, Shared};
-use crate::Value;
+use crate::call::Value;
+use crate::call_error::{CallError, Fault};
 use crate::control::{ControlConnection, Deaf};
 use crate::endpoint::Endpoint;
 use crate::handshake::not_connected;
 use crate::host_port::HostPort;
 use crate::identity::line;
+use crate::lane::Lane;
 use crate::node::Node;
-use crate::{CallError, Fault, Lane};
 
 /// The shortest time between two looks, because a failed primary ends many connections at once.
 const AT_LEAST: Duration = Duration::from_millis(20);

@@ -6,8 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::sync::Notify;
 use tokio::time::{Duration, sleep};
 
-use crate::Value;
+use crate::call::Value;
+use crate::call_error::CallError;
 use crate::control::ControlConnection;
+use crate::events::{Missed, TransportEvents};
 use crate::handshake::not_connected;
 use crate::pacer::Pacer;
 use crate::protocol::Protocol;
@@ -16,7 +18,6 @@ use crate::request::CallOutcome;
 use crate::setup::Setup;
 use crate::sync::Mutex;
 use crate::task::AbortOnDrop;
-use crate::{CallError, Missed, TransportEvents};
 
 /// How long a sentinel may take for an answer. It only needs to read its memory.
 pub(super) const ANSWER_MAX: Duration = Duration::from_millis(300);

@@ -67,7 +67,6 @@ mod calls;
 mod channels;
 mod socket;
 mod switch;
-pub(crate) mod sync;
 
 use std::io;
 use std::pin::Pin;
@@ -79,7 +78,6 @@ use shuttle::rand::Rng as _;
 use shuttle::scheduler::{PctScheduler, RandomScheduler, ReplayScheduler, Scheduler};
 
 use self::socket::Socket;
-use self::sync::step;
 use super::*;
 use crate::connection::{Carries, Connection, driver};
 use crate::control::Deaf;
@@ -87,6 +85,7 @@ use crate::protocol::Protocol;
 use crate::slot::ConnectionSlot;
 use crate::stream::{Reader, Writer};
 use crate::subscriptions::SubscriptionRegistry;
+use crate::sync::shuttled::step;
 
 /// How many schedules of each kind a test tries.
 const SCHEDULES: usize = 2_000;

@@ -9,6 +9,7 @@ use std::future::pending;
 use tokio::time::{Duration, Instant, sleep, timeout};
 
 use super::{DrivenConnection, End, LASTING, PILOT, Supervisor};
+use crate::call_error::{CallError, Fault};
 use crate::connection::Connection;
 use crate::handshake::primary;
 use crate::login::{Login, Validity};
@@ -17,7 +18,6 @@ use crate::node::shared::Target;
 use crate::stream::SHARED;
 use crate::timer::why_silent;
 use crate::timing::PING_AFTER;
-use crate::{CallError, Fault};
 
 /// How long a runtime may be blocked before its connections move to our own.
 const STALL_MAX: Duration = Duration::from_secs(3);

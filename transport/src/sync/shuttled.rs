@@ -61,6 +61,6 @@ impl AtomicWaker {
 }
 
 /// Lets another thread run here.
-pub fn step() {
+pub(crate) fn step() {
     shuttle::sync::atomic::AtomicBool::new(false).store(true, Ordering::SeqCst);
 }
