@@ -63,7 +63,7 @@ pub struct Servers(Arc<Mutex<HashMap<HostPort, Arc<Known>>>>);
 /// What is known about the server at one address. Its connections share this.
 #[derive(Default)]
 pub(super) struct Known {
-    learned: Mutex<Learned>,
+    learned: Mutex<ServerFacts>,
     /// Whether it is a server with locks, and not a sentinel.
     has_locks: AtomicBool,
     /// Whether some scripts are refused. Each call looks at this.
@@ -71,7 +71,7 @@ pub(super) struct Known {
 }
 
 #[derive(Default)]
-struct Learned {
+struct ServerFacts {
     run_id: Option<Arc<str>>,
     /// When a handshake has asked for the protocol and the scripts.
     asked: Option<Instant>,
@@ -185,9 +185,9 @@ impl Known {
         let Some(met) = run_id else { return };
         if learned.run_id.as_deref().is_some_and(|known| known != met) {
             let protocol = learned.abilities.protocol;
-            *learned = Learned {
+            *learned = ServerFacts {
                 asked: learned.asked,
-                ..Learned::default()
+                ..ServerFacts::default()
             };
             learned.abilities.protocol = protocol;
         }

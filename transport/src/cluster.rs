@@ -37,7 +37,7 @@ use tokio::time::{Instant, timeout_at};
 
 use self::channels::Channels;
 use self::map::SlotMap;
-use self::nodes::Nodes;
+use self::nodes::KnownNodes;
 use super::deployment::Deployment;
 use super::endpoint::Endpoint;
 use super::grace::Former;
@@ -55,17 +55,17 @@ use crate::pubsub::{PubSub, ShardedPubSub};
 use crate::sync::Mutex;
 
 pub(crate) struct Cluster {
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<ClusterState>,
     tasks: [AbortOnDrop<()>; 2],
 }
 
-pub(super) struct Shared {
+pub(super) struct ClusterState {
     deployment: Deployment,
     setup: Setup,
     map: Arc<SlotMap>,
     /// The owner of each slot in the last layout. Redirects that came since are not in it.
     last_view: Mutex<Vec<u32>>,
-    nodes: Nodes,
+    nodes: KnownNodes,
     channels: Channels,
     /// Notified when the map may be wrong: a node was lost, or refuses calls.
     doubted: Arc<Notify>,
@@ -94,12 +94,12 @@ impl Cluster {
             Instant::now() + setup.timing.connect,
         );
         let is_sharded = AtomicBool::new(setup.sharded_pubsub == ShardedPubSub::On);
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(ClusterState {
             deployment,
             setup,
             map: Arc::new(SlotMap::new()),
             last_view: Mutex::new(vec![0; SLOTS]),
-            nodes: Nodes::default(),
+            nodes: KnownNodes::default(),
             channels: Channels::default(),
             doubted: Arc::default(),
             moved: Notify::new(),
@@ -201,7 +201,7 @@ impl fmt::Debug for Cluster {
     }
 }
 
-impl Shared {
+impl ClusterState {
     /// The node at an address that the node `by` has named.
     fn node_at(&self, address: &HostPort, by: u32) -> Result<u32, CallError> {
         let mut address = address.clone();

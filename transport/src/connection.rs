@@ -43,8 +43,8 @@ use super::codec::Pushes;
 use super::ledger::Ledger;
 use super::protocol::Protocol;
 use super::request::{
-    CallOutcome, CallRequest, CommandRequest, KeyForm, Request, ScriptForm, SubscribeRequest,
-    answer,
+    CallOutcome, CallRequest, CommandRequest, ConnectionRequest, KeyForm, ScriptForm,
+    SubscribeRequest, answer,
 };
 use super::stream::Writer;
 use crate::call::Call;
@@ -127,7 +127,7 @@ impl Connection {
     ) -> Result<oneshot::Receiver<CallOutcome>, CallError> {
         self.known.check_call(&call)?;
         let (answer, receiver) = oneshot::channel();
-        self.push(Request::Call(CallRequest {
+        self.push(ConnectionRequest::Call(CallRequest {
             call,
             answer,
             form: ScriptForm::Hash,
@@ -155,26 +155,26 @@ impl Connection {
     ) -> Result<oneshot::Receiver<CallOutcome>, CallError> {
         let (answer, receiver) = oneshot::channel();
         let words = words.iter().map(|word| word.to_vec()).collect();
-        self.push(Request::Command(CommandRequest { words, answer }))?;
+        self.push(ConnectionRequest::Command(CommandRequest { words, answer }))?;
         Ok(receiver)
     }
 
     pub(super) fn subscribe(&self, request: SubscribeRequest) -> Result<(), CallError> {
-        self.push(Request::Subscribe(request))
+        self.push(ConnectionRequest::Subscribe(request))
     }
 
     pub(super) fn unsubscribe(&self, channel: &Arc<str>, pubsub: PubSub) -> Result<(), CallError> {
-        self.push(Request::Unsubscribe(channel.clone(), pubsub))
+        self.push(ConnectionRequest::Unsubscribe(channel.clone(), pubsub))
     }
 
     /// Sends PING. The receiver resolves once every earlier request is answered.
     pub(super) fn ping(&self) -> Result<oneshot::Receiver<()>, CallError> {
         let (pong, receiver) = oneshot::channel();
-        self.push(Request::Ping(Some(pong)))?;
+        self.push(ConnectionRequest::Ping(Some(pong)))?;
         Ok(receiver)
     }
 
-    fn push(&self, request: Request) -> Result<(), CallError> {
+    fn push(&self, request: ConnectionRequest) -> Result<(), CallError> {
         // In a forked process, the bytes would be mixed with those of the parent, or the request
         // would wait for a driver that only the parent has.
         if !self.process.is_this() {

@@ -22,7 +22,10 @@ pub use super::tls::Tls;
 /// A type without values, because no endpoint needs TLS without the feature `tls`.
 #[cfg(not(feature = "tls"))]
 #[derive(Clone, Copy, Debug)]
-pub enum Tls {}
+pub enum NoTls {}
+
+#[cfg(not(feature = "tls"))]
+pub use self::NoTls as Tls;
 
 /// Makes streams to one server.
 #[derive(Clone)]

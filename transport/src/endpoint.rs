@@ -13,8 +13,8 @@ use std::path::{Path, PathBuf};
 
 use super::credentials::Credentials;
 use super::host_port::HostPort;
-use super::url::{Parts, credentials, database, decode, host_and_port, refused};
-use crate::config_error::ConfigError;
+use super::url::{UrlParts, credentials, database, decode, host_and_port, refused};
+use crate::setting_error::SettingError;
 
 /// One server, as the transport needs it.
 #[derive(Clone, PartialEq, Eq)]
@@ -45,7 +45,7 @@ pub(super) enum Security {
 
 impl Endpoint {
     /// Parses the URL of one server without resolving names or opening connections.
-    pub(super) fn of(url: &Parts<'_>) -> Result<Self, ConfigError> {
+    pub(super) fn of(url: &UrlParts<'_>) -> Result<Self, SettingError> {
         match url.scheme.as_str() {
             "redis" | "valkey" => Self::networked(url, Security::Plain),
             "rediss" | "valkeys" if cfg!(feature = "tls") => Self::networked(url, Security::Tls),
@@ -109,7 +109,7 @@ impl Endpoint {
         default: u16,
         security: Security,
         credentials: Option<Credentials>,
-    ) -> Result<Self, ConfigError> {
+    ) -> Result<Self, SettingError> {
         let address = Address::of(security, host_and_port(text, default)?);
         Ok(Endpoint::new(address, credentials, None))
     }
@@ -133,7 +133,7 @@ impl Endpoint {
         self.database
     }
 
-    fn networked(url: &Parts<'_>, security: Security) -> Result<Self, ConfigError> {
+    fn networked(url: &UrlParts<'_>, security: Security) -> Result<Self, SettingError> {
         let address = Address::of(security, host_and_port(url.hosts, PORT_DEFAULT)?);
         if url.query.is_some() {
             return Err(refused("redis:// and rediss:// take no query parameters"));
@@ -145,7 +145,7 @@ impl Endpoint {
         Ok(Endpoint::new(address, url.credentials()?, database))
     }
 
-    fn unix(url: &Parts<'_>) -> Result<Self, ConfigError> {
+    fn unix(url: &UrlParts<'_>) -> Result<Self, SettingError> {
         if !(url.login.is_empty() && url.hosts.is_empty()) {
             return Err(refused(
                 "a Unix socket has no host; write redis+unix:///path with three slashes, \

@@ -29,7 +29,7 @@ use std::sync::atomic::Ordering;
 use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinHandle;
 
-use self::shared::{PAUSE_MAX, PAUSE_MIN, PILOT, Progress, Shared, not_now, position};
+use self::shared::{NodeState, PAUSE_MAX, PAUSE_MIN, PILOT, Progress, not_now, position};
 use self::supervisor::{DrivenBy, DrivenConnection, Supervisor};
 use super::abilities::Known;
 use super::grace::Former;
@@ -51,7 +51,7 @@ use crate::pubsub::PubSub;
 
 /// Three connections to one server.
 pub(crate) struct Node {
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<NodeState>,
     supervisors: Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -65,7 +65,7 @@ impl Node {
         if_unreachable: IfUnreachable,
     ) -> Result<Node, CallError> {
         let (first, lost) = (Former::Nobody, Arc::default());
-        let shared = Shared::new(Ok(Arc::new(remote)), first, setup, lost);
+        let shared = NodeState::new(Ok(Arc::new(remote)), first, setup, lost);
         let mut supervisors = supervisors(&shared);
         // CANCEL: dropping this future closes the connections that are already open.
         let [pilot, others @ ..] = &mut supervisors;
@@ -94,7 +94,7 @@ impl Node {
         setup: Setup,
         lost: Arc<Notify>,
     ) -> Node {
-        let shared = Shared::new(remote, former, setup, lost);
+        let shared = NodeState::new(remote, former, setup, lost);
         let supervisors = supervisors(&shared).into_iter();
         let supervisors = supervisors.map(|supervisor| {
             let first = supervisor.open_at_once();
@@ -104,7 +104,7 @@ impl Node {
     }
 
     fn run(
-        shared: Arc<Shared>,
+        shared: Arc<NodeState>,
         supervisors: impl Iterator<Item = (Supervisor, Option<DrivenConnection>)>,
     ) -> Node {
         let own = &shared.setup.runtimes.own;
@@ -275,7 +275,7 @@ impl Node {
 }
 
 /// The three supervisors. The pilot's comes first, because its connection is opened first.
-fn supervisors(shared: &Arc<Shared>) -> [Supervisor; 3] {
+fn supervisors(shared: &Arc<NodeState>) -> [Supervisor; 3] {
     shared.begins();
     let supervisor = |role, driven_by| Supervisor {
         shared: shared.clone(),

@@ -119,7 +119,7 @@ pub(super) async fn look_up(
         one.answer.clone()
     };
     if under_way.ptr_eq(&answered) {
-        let under_way = UnderWay(host.to_owned());
+        let under_way = RunningLookUp(host.to_owned());
         // Not under the lock: a runtime that was shut down drops the closure at once, which takes the lock.
         resolver.spawn_blocking(move || {
             let addresses = ask(&under_way.0).map_err(|error| error.to_string());
@@ -150,9 +150,9 @@ fn change(host: &str, change: impl FnOnce(&mut LookUp)) {
 }
 
 /// The entry of a look-up. Dropping it removes the entry, unless the system has answered.
-struct UnderWay(String);
+struct RunningLookUp(String);
 
-impl Drop for UnderWay {
+impl Drop for RunningLookUp {
     fn drop(&mut self) {
         let mut look_ups = LOOK_UPS.lock();
         if look_ups.get(&self.0).is_some_and(|one| one.since.is_none()) {

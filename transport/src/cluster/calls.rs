@@ -14,7 +14,7 @@
 
 use tokio::sync::oneshot;
 
-use super::{Shared, retired};
+use super::{ClusterState, retired};
 use crate::call::Call;
 use crate::call_error::{CallError, Fault};
 use crate::keyslot::keyslot;
@@ -31,7 +31,7 @@ pub(super) const REDIRECTS_MAX: u32 = 5;
 const PAUSE_MIN: Duration = Duration::from_millis(2);
 const PAUSE_MAX: Duration = Duration::from_millis(50);
 
-impl Shared {
+impl ClusterState {
     pub(crate) async fn call(&self, lane: Lane, call: Call) -> CallOutcome {
         let Some(key) = call.keys.first() else {
             return self.call_anywhere(lane, call).await;

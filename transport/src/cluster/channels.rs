@@ -20,7 +20,7 @@ use std::sync::Arc;
 use futures_util::future::join_all;
 use tokio::sync::{Notify, oneshot};
 
-use super::Shared;
+use super::ClusterState;
 use super::calls::{REDIRECTS_MAX, redirected};
 use super::map::SlotMap;
 use crate::call_error::{CallError, Fault};
@@ -68,7 +68,7 @@ pub(super) struct OfNode {
 }
 
 impl OfNode {
-    pub(super) fn new(number: u32, shared: &Shared) -> Self {
+    pub(super) fn new(number: u32, shared: &ClusterState) -> Self {
         let (wanted, round) = (
             shared.channels.wanted.clone(),
             shared.channels.round.clone(),
@@ -147,7 +147,7 @@ impl TransportEvents for OfNode {
 }
 
 pub(super) async fn subscribe(
-    shared: &Shared,
+    shared: &ClusterState,
     channel: &Arc<str>,
     pubsub: PubSub,
 ) -> Result<(), CallError> {
@@ -199,7 +199,7 @@ pub(super) async fn subscribe(
     }
 }
 
-pub(super) fn unsubscribe(shared: &Shared, channel: &Arc<str>) {
+pub(super) fn unsubscribe(shared: &ClusterState, channel: &Arc<str>) {
     let mut wanted = shared.channels.wanted.lock();
     if let Some(Wanted { node, .. }) = wanted.remove(channel)
         && let Some(node) = shared.nodes.get(node)
@@ -209,7 +209,7 @@ pub(super) fn unsubscribe(shared: &Shared, channel: &Arc<str>) {
 }
 
 /// Moves channels to the nodes of their slots, until it is dropped.
-pub(super) async fn run(shared: Arc<Shared>) {
+pub(super) async fn run(shared: Arc<ClusterState>) {
     loop {
         shared.channels.round.notified().await;
         while !round(&shared).await {
@@ -220,7 +220,7 @@ pub(super) async fn run(shared: Arc<Shared>) {
 }
 
 /// Subscribes each channel where it belongs. False if one could not be subscribed yet.
-async fn round(shared: &Shared) -> bool {
+async fn round(shared: &ClusterState) -> bool {
     let astray: Vec<_> = {
         let wanted = shared.channels.wanted.lock();
         let astray = wanted.iter().filter(|(channel, wanted)| {
@@ -242,7 +242,7 @@ async fn round(shared: &Shared) -> bool {
     moved.await.into_iter().all(|done| done)
 }
 
-async fn move_one(shared: &Shared, channel: &Arc<str>, since: Instant) -> bool {
+async fn move_one(shared: &ClusterState, channel: &Arc<str>, since: Instant) -> bool {
     let Ok(number) = shared.owner(keyslot(channel)) else {
         return false;
     };
@@ -276,7 +276,7 @@ async fn move_one(shared: &Shared, channel: &Arc<str>, since: Instant) -> bool {
     }
 }
 
-impl Shared {
+impl ClusterState {
     /// INVARIANT CHANNELS-3.
     fn refused(&self, channel: &Arc<str>, since: Instant) {
         let wanted = self.channels.wanted.lock();

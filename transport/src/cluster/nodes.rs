@@ -15,14 +15,14 @@ use crate::node::Node;
 const STRANGERS_MAX: usize = 16;
 
 #[derive(Default)]
-pub(super) struct Nodes {
-    table: Mutex<Table>,
+pub(super) struct KnownNodes {
+    table: Mutex<NodeTable>,
     /// The number of reconnects of retired nodes.
     reconnects: AtomicU64,
 }
 
 #[derive(Default)]
-struct Table {
+struct NodeTable {
     /// The node with number n is at index n - 1. Numbers are never reused, because epochs identify nodes by them.
     nodes: Vec<Option<Member>>,
     /// The numbers of nodes by the address at which they are reached (`address_map.rs` says why). A node may have
@@ -40,7 +40,7 @@ struct Member {
     named: Option<String>,
 }
 
-impl Nodes {
+impl KnownNodes {
     /// The node with this number. `None` for zero, or if the node was retired.
     pub(super) fn get(&self, number: u32) -> Option<Arc<Node>> {
         self.table
@@ -149,7 +149,7 @@ impl Nodes {
     }
 }
 
-impl Table {
+impl NodeTable {
     fn member(&self, number: u32) -> Option<&Member> {
         self.nodes.get(index(number)?)?.as_ref()
     }

@@ -11,7 +11,7 @@ use crate::call::Value;
 use crate::call_error::{CallError, Fault};
 use crate::codec::Incoming;
 use crate::events::{Missed, TransportEvents};
-use crate::request::{Notification, Request};
+use crate::request::{ConnectionRequest, Notification};
 use crate::subscriptions::SubscriptionRegistry;
 
 impl Notification {
@@ -124,7 +124,7 @@ impl Connection {
             let mut ledger = self.ledger.lock();
             if ledger.expire(oldest, &fault, bytes, *taken, &mut notifications) {
                 // INVARIANT LEDGER-6: the reply to this PING shows whether replies still belong to their requests.
-                drop(ledger.push(Request::Ping(None), Instant::now()));
+                drop(ledger.push(ConnectionRequest::Ping(None), Instant::now()));
                 self.driver.wake();
             }
         }

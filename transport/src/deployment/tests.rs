@@ -4,7 +4,7 @@ use super::*;
 
 fn reason(url: &str) -> String {
     match Deployment::parse(url) {
-        Err(ConfigError::Url { reason }) => reason,
+        Err(SettingError::Url { reason }) => reason,
         other => panic!("{url}: {other:?}"),
     }
 }

@@ -2,14 +2,14 @@
 //!
 //! A node has a *target*: the address to which it connects, and the server that was found there. A new *generation*
 //! begins when the target changes, when the address leads to another server, or when the server has changed its role.
-//! No connection of an earlier generation carries a call: [`Shared::begin`] removes all of them at once, and the slot
+//! No connection of an earlier generation carries a call: [`NodeState::begin`] removes all of them at once, and the slot
 //! refuses a connection that was being opened meanwhile. So this client gets no lock from a former primary that still
 //! accepts writes, nor from any other server than the one that has its holds.
 
 use std::sync::Arc;
 
 use super::Node;
-use super::shared::{Progress, Shared, Target};
+use super::shared::{NodeState, Progress, Target};
 use crate::call_error::Fault;
 use crate::grace::Former;
 use crate::identity::Identity;
@@ -50,7 +50,7 @@ impl Node {
     }
 }
 
-impl Shared {
+impl NodeState {
     /// Decides whether a connection of this generation that has reached the server `met` may carry
     /// calls. `refused` is how many connections were refused here before. The connection joins its
     /// generation, or begins a new one to whose server all connections move.

@@ -27,7 +27,7 @@ pub(super) const PAUSE_MIN: Duration = Duration::from_millis(5);
 /// The longest pause between refused attempts to connect.
 pub(super) const PAUSE_MAX: Duration = Duration::from_secs(1);
 
-pub(crate) struct Shared {
+pub(crate) struct NodeState {
     pub(super) target: watch::Sender<Target>,
     pub(super) setup: Setup,
     pub(super) slots: [ConnectionSlot; LANES.len()],
@@ -65,7 +65,7 @@ pub(super) enum Progress {
     NotConnected,
 }
 
-impl Shared {
+impl NodeState {
     pub(super) fn new(
         remote: Result<Arc<Remote>, Fault>,
         former: Former,
@@ -73,7 +73,7 @@ impl Shared {
         lost: Arc<Notify>,
     ) -> Arc<Self> {
         let grace = Grace::new(setup.timing.grace);
-        Arc::new(Shared {
+        Arc::new(NodeState {
             target: watch::Sender::new(Target {
                 generation: 0,
                 remote,

@@ -27,7 +27,7 @@ use tokio::sync::Notify;
 use tokio::time::{Duration, Instant, timeout};
 
 use super::generation::OTHER_TARGET;
-use super::shared::{PILOT, Progress, Shared, not_now};
+use super::shared::{NodeState, PILOT, Progress, not_now};
 use crate::call_error::Fault;
 use crate::connection::Connection;
 use crate::events::Missed;
@@ -51,7 +51,7 @@ const FULL: &str = "max number of clients";
 pub(crate) const CLOSING_MAX: Duration = Duration::from_millis(500);
 
 pub(super) struct Supervisor {
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<NodeState>,
     pub(super) role: Role,
     pub(super) driven_by: DrivenBy,
     pub(super) pacer: Pacer,
@@ -86,7 +86,7 @@ pub(super) struct DrivenConnection {
 }
 
 /// Why a connection must be given up.
-enum End {
+enum GiveUpReason {
     Lost(Fault),
     /// The server has changed its role or forgotten the login.
     Refused(Fault),
@@ -151,14 +151,14 @@ impl Supervisor {
     }
 
     /// Ends the connection for its callers. Called before there is another connection.
-    fn give_up(&mut self, driven: &DrivenConnection, end: End) {
+    fn give_up(&mut self, driven: &DrivenConnection, end: GiveUpReason) {
         let fault = match end {
-            End::Lost(fault) => fault,
-            End::Refused(fault) => {
+            GiveUpReason::Lost(fault) => fault,
+            GiveUpReason::Refused(fault) => {
                 self.shared.leave(driven.generation, &fault);
                 fault
             }
-            End::NoRuntime => {
+            GiveUpReason::NoRuntime => {
                 self.driven_by = DrivenBy::OwnThread;
                 Fault("the runtime of the connection is gone".into())
             }

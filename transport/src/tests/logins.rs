@@ -254,7 +254,7 @@ async fn no_renewal_shows_a_password_that_the_server_repeats() {
 async fn no_request_shows_its_password() {
     let (answer, _receiver) = tokio::sync::oneshot::channel();
     let words = vec![b"AUTH".to_vec(), b"hunter2".to_vec()];
-    let request = request::Request::Command(request::CommandRequest { words, answer });
+    let request = request::ConnectionRequest::Command(request::CommandRequest { words, answer });
     let shown = format!("{request:?} {:?}", Provider::new(ann("hunter2")));
     // The password appears neither as text nor as a list of bytes.
     assert!(
