@@ -215,7 +215,7 @@ impl ClusterState {
             .server_at(&address)
             .map_err(CallError::NotApplied)?;
         let number = self.node(&endpoint, || Former::Unknown);
-        if let Some(stranger) = self.nodes.is_met(number) {
+        if let Some(stranger) = self.nodes.record_redirect(number) {
             self.retire(stranger);
         }
         Ok(number)

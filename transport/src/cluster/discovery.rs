@@ -222,9 +222,9 @@ fn apply(shared: &Arc<ClusterState>, layout: Layout) -> Result<MapUpdate, CallEr
                 None => Former::Unknown,
             },
         });
-        shared.nodes.is_named(owner, &range.id);
+        shared.nodes.record_name(owner, &range.id);
         if let Some(also) = also {
-            shared.nodes.is_also_at(owner, also);
+            shared.nodes.add_address(owner, also);
         }
         for slot in range.first..=range.last {
             shared.map.give(slot, owner);

@@ -81,7 +81,7 @@ impl KnownNodes {
     }
 
     /// Records how a layout names this node.
-    pub(super) fn is_named(&self, number: u32, name: &str) {
+    pub(super) fn record_name(&self, number: u32, name: &str) {
         let mut table = self.table.lock();
         if let Some(member) = table.member_mut(number)
             && member.named.replace(name.to_owned()).is_none()
@@ -100,7 +100,7 @@ impl KnownNodes {
 
     /// Records that a redirect led to this node. Returns a node to retire if there are too many that no layout names.
     /// Otherwise, a server that answers with ever new addresses would make the client connect to all of them.
-    pub(super) fn is_met(&self, number: u32) -> Option<u32> {
+    pub(super) fn record_redirect(&self, number: u32) -> Option<u32> {
         let mut table = self.table.lock();
         if table.member(number)?.named.is_some() || table.strangers.contains(&number) {
             return None;
@@ -110,7 +110,7 @@ impl KnownNodes {
     }
 
     /// Adds another address of a node.
-    pub(super) fn is_also_at(&self, number: u32, address: HostPort) {
+    pub(super) fn add_address(&self, number: u32, address: HostPort) {
         self.table.lock().addresses.insert(address, number);
     }
 

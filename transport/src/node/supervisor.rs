@@ -192,7 +192,7 @@ impl Supervisor {
                 // Another server: the failures of the former one do not count.
                 Ok(()) = target.changed() => self.pacer.begin_anew(),
                 () = self.until_pilot_is(Progress::NotConnected), if self.role != PILOT => continue,
-                () = self.is_back() => self.pacer.reset(),
+                () = self.until_back() => self.pacer.reset(),
                 () = self.pacer.rest() => {}
             }
             let pilots = self.shared.pilots();
@@ -229,7 +229,7 @@ impl Supervisor {
         target.remote.as_ref().ok()?.back().cloned()
     }
 
-    async fn is_back(&self) {
+    async fn until_back(&self) {
         match self.back() {
             Some(back) => back.notified().await,
             None => pending().await,
