@@ -152,10 +152,10 @@ fn only_the_embedded_client_names_the_engine() {
     assert_eq!(found, right.into());
 }
 
-/// The words by which the client recognizes a server are in the file that remembers what servers can do.
+/// The error patterns by which the client recognizes a server are in the file that remembers what servers can do.
 #[test]
-fn only_abilities_know_the_words_of_servers() {
-    let words = [
+fn only_abilities_know_the_error_patterns_of_servers() {
+    let patterns = [
         "\"CROSSSLOT",
         "bad lua script",
         "unknown command",
@@ -171,15 +171,15 @@ fn only_abilities_know_the_words_of_servers() {
                 .lines()
                 .filter(|line| !line.trim_start().starts_with("//"));
             for line in code {
-                let named = words.iter().filter(|words| line.contains(**words));
+                let named = patterns.iter().filter(|pattern| line.contains(**pattern));
                 if path == abilities {
                     known.extend(named);
                 } else {
-                    found.extend(named.map(|words| format!("{}: {words}", path.display())));
+                    found.extend(named.map(|pattern| format!("{}: {pattern}", path.display())));
                 }
             }
         });
     }
     assert!(found.is_empty(), "{found:?}");
-    assert_eq!(known.len(), words.len(), "only {known:?}");
+    assert_eq!(known.len(), patterns.len(), "only {known:?}");
 }

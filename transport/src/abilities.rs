@@ -88,7 +88,7 @@ pub struct Abilities {
     pub protocol: Option<Protocol>,
     /// Which scripts it runs.
     pub scripts: Option<Scripts>,
-    /// With which words it refused SUBSCRIBE, if it did.
+    /// The error with which it refused SUBSCRIBE, if it did.
     pub no_messages: Option<Fault>,
     /// Whether it has SPUBLISH and SSUBSCRIBE.
     pub sharded_messages: Option<bool>,
@@ -96,7 +96,7 @@ pub struct Abilities {
     pub declared_keys_only: bool,
     /// Whether it refused a call about keys of several slots, as a proxy of a cluster does.
     pub one_slot_only: bool,
-    /// The commands that it does not know, or that this user may not run, and its words.
+    /// The commands that it does not know, or that this user may not run, and its errors.
     pub refused: BTreeMap<String, Fault>,
 }
 
@@ -108,7 +108,7 @@ pub enum Scripts {
     Any,
     /// Only scripts that name a key.
     WithKeys,
-    /// None. These are its words.
+    /// None. This is its error.
     None(Fault),
 }
 
@@ -116,7 +116,7 @@ impl Abilities {
     /// The reason if the server does not run the scripts of this library.
     pub fn why_no_scripts(&self) -> Option<String> {
         match &self.scripts {
-            Some(Scripts::None(words)) => Some(format!("the server refuses scripts: {words}")),
+            Some(Scripts::None(fault)) => Some(format!("the server refuses scripts: {fault}")),
             _ => None,
         }
     }
@@ -292,16 +292,16 @@ impl Known {
     }
 }
 
-/// Whether an error says that the server does not have the command: in the words of Redis, or of proxies and vendors.
+/// Whether an error says that the server does not have the command, by the patterns of Redis, proxies and vendors.
 pub(super) fn is_about_the_command(error: &str) -> bool {
     let text = error.to_lowercase();
-    let words = [
+    let patterns = [
         "unknown command",
         "unknown subcommand",
         "not supported",
         "support disabled",
     ];
-    text.starts_with("err ") && words.iter().any(|words| text.contains(words))
+    text.starts_with("err ") && patterns.iter().any(|pattern| text.contains(pattern))
 }
 
 /// The name of a command, with its subcommand, and without any argument. CLIENT SETINFO sets two things, by two commands.
@@ -352,8 +352,8 @@ pub(super) fn is_of_a_cluster(error: &str) -> bool {
     is_redirect(error) || error.starts_with("CROSSSLOT ")
 }
 
-/// Whether an error says that no script is run whose text is as ours: in the words of a proxy of Alibaba Tair, which
-/// reads the text of scripts.
+/// Whether an error says that no script is run whose text is as ours. This is the pattern of a proxy of Alibaba Tair,
+/// which reads the text of scripts.
 pub(super) fn refuses_our_scripts(error: &str) -> bool {
     error.starts_with("ERR bad lua script")
 }

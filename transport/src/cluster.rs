@@ -215,8 +215,8 @@ impl ClusterState {
             .server_at(&address)
             .map_err(CallError::NotApplied)?;
         let number = self.node(&endpoint, || Former::Unknown);
-        if let Some(stranger) = self.nodes.record_redirect(number) {
-            self.retire(stranger);
+        if let Some(surplus) = self.nodes.record_redirect(number) {
+            self.retire(surplus);
         }
         Ok(number)
     }

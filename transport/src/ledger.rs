@@ -117,7 +117,7 @@ impl Ledger {
             .map(|sent| (sent.request.as_ref(), sent.since));
         let calls = waiting
             .chain(in_flight)
-            .filter(|(one, _)| one.is_some_and(ConnectionRequest::is_call));
+            .filter(|(request, _)| request.is_some_and(ConnectionRequest::is_call));
         calls.map(|(_, since)| since)
     }
 

@@ -29,7 +29,9 @@ use std::sync::atomic::Ordering;
 use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinHandle;
 
-use self::shared::{NodeState, PAUSE_MAX, PAUSE_MIN, PILOT, Progress, not_now, position};
+use self::shared::{
+    NodeState, PAUSE_MAX, PAUSE_MIN, PRIMARY_CONNECTION, Progress, not_now, position,
+};
 use self::supervisor::{DrivenBy, DrivenConnection, Supervisor};
 use super::abilities::Known;
 use super::grace::Former;
@@ -68,14 +70,15 @@ impl Node {
         let shared = NodeState::new(Ok(Arc::new(remote)), first, setup, lost);
         let mut supervisors = supervisors(&shared);
         // CANCEL: dropping this future closes the connections that are already open.
-        let [pilot, others @ ..] = &mut supervisors;
+        let [primary_connection, others @ ..] = &mut supervisors;
         let limit = match if_unreachable {
             IfUnreachable::Fail => Duration::MAX,
             // The look-up of the name goes on in the background.
             IfUnreachable::RetryLater => 2 * shared.setup.timing.connect,
         };
-        let pilot = timeout(limit, pilot.open_first(if_unreachable)).await;
-        let mut first = vec![pilot.unwrap_or(Ok(None))?];
+        let primary_connection =
+            timeout(limit, primary_connection.open_first(if_unreachable)).await;
+        let mut first = vec![primary_connection.unwrap_or(Ok(None))?];
         if first[0].is_some() {
             let others = others
                 .iter_mut()
@@ -274,7 +277,7 @@ impl Node {
     }
 }
 
-/// The three supervisors. The pilot's comes first, because its connection is opened first.
+/// The three supervisors. That of the primary connection comes first, because this connection is opened first.
 fn supervisors(shared: &Arc<NodeState>) -> [Supervisor; 3] {
     shared.begins();
     let supervisor = |role, driven_by| Supervisor {
@@ -284,7 +287,7 @@ fn supervisors(shared: &Arc<NodeState>) -> [Supervisor; 3] {
         pacer: Pacer::new(PAUSE_MIN, PAUSE_MAX).eager_for(shared.setup.timing.eager()),
     };
     [
-        supervisor(PILOT, DrivenBy::OwnThread),
+        supervisor(PRIMARY_CONNECTION, DrivenBy::OwnThread),
         supervisor(Role::Calls(Lane::Caller), DrivenBy::CallerRuntime),
         supervisor(Role::Messages, DrivenBy::CallerRuntime),
     ]

@@ -81,7 +81,7 @@ impl Setup {
         let resolved = async |remote: Remote| remote.resolve(own, None, SHARED).await;
         let remotes = endpoints
             .into_iter()
-            .filter_map(|one| self.sentinel(one).ok());
+            .filter_map(|endpoint| self.sentinel(endpoint).ok());
         let mut all: FuturesUnordered<_> = remotes.map(resolved).collect();
         while let Some(Err(_)) = all.next().await {}
     }

@@ -109,14 +109,15 @@ pub(super) async fn look_up(
     let answered = answered.shared();
     let under_way = {
         let mut look_ups = LOOK_UPS.lock();
-        look_ups.retain(|name, one| one.serves(if name == host { age_max } else { SHARED }));
+        look_ups
+            .retain(|name, look_up| look_up.serves(if name == host { age_max } else { SHARED }));
         let begun = || LookUp {
             answer: answered.clone(),
             since: None,
             is_read: false,
         };
-        let one = look_ups.entry(host.to_owned()).or_insert_with(begun);
-        one.answer.clone()
+        let look_up = look_ups.entry(host.to_owned()).or_insert_with(begun);
+        look_up.answer.clone()
     };
     if under_way.ptr_eq(&answered) {
         let under_way = RunningLookUp(host.to_owned());
@@ -124,17 +125,17 @@ pub(super) async fn look_up(
         resolver.spawn_blocking(move || {
             let addresses = ask(&under_way.0).map_err(|error| error.to_string());
             if addresses.is_ok() {
-                change(&under_way.0, |one| one.since = Some(Instant::now()));
+                change(&under_way.0, |look_up| look_up.since = Some(Instant::now()));
             }
             drop(under_way);
             drop(answer.send(addresses));
         });
     }
     let answer = under_way.await;
-    change(host, |one| {
+    change(host, |look_up| {
         // Another look-up may be under way by now, because this one has failed.
-        if one.since.is_some() && !std::mem::replace(&mut one.is_read, true) {
-            one.since = Some(Instant::now());
+        if look_up.since.is_some() && !std::mem::replace(&mut look_up.is_read, true) {
+            look_up.since = Some(Instant::now());
         }
     });
     match answer {
@@ -155,7 +156,10 @@ struct RunningLookUp(String);
 impl Drop for RunningLookUp {
     fn drop(&mut self) {
         let mut look_ups = LOOK_UPS.lock();
-        if look_ups.get(&self.0).is_some_and(|one| one.since.is_none()) {
+        if look_ups
+            .get(&self.0)
+            .is_some_and(|look_up| look_up.since.is_none())
+        {
             look_ups.remove(&self.0);
         }
     }

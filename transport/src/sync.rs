@@ -87,7 +87,7 @@ struct Held(());
 
 impl Held {
     #[inline]
-    fn one() -> Self {
+    fn counted() -> Self {
         #[cfg(all(debug_assertions, feature = "test-util"))]
         LOCKS.set(LOCKS.get() + 1);
         Held(())
@@ -114,7 +114,7 @@ impl<G> CountedGuard<G> {
     fn new(guard: G) -> Self {
         CountedGuard {
             guard,
-            _held: Held::one(),
+            _held: Held::counted(),
         }
     }
 }

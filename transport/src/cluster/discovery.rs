@@ -202,7 +202,11 @@ fn owner(shared: &ClusterState, range: &Range) -> Result<(Endpoint, Option<HostP
 /// Updates the map to a view. Slots keep their owner if the address map fails for the new one.
 fn apply(shared: &Arc<ClusterState>, layout: Layout) -> Result<MapUpdate, CallError> {
     // LOCKS: the address map is foreign code, so it is asked before `view` is locked.
-    let owners: Vec<_> = layout.ranges.iter().map(|one| owner(shared, one)).collect();
+    let owners: Vec<_> = layout
+        .ranges
+        .iter()
+        .map(|range| owner(shared, range))
+        .collect();
     if let Some(Err(fault)) = owners.first()
         && owners.iter().all(Result::is_err)
     {

@@ -12,7 +12,7 @@ use crate::identity::Identity;
 use crate::node::Node;
 
 /// The most nodes to keep that no layout names. A joining node will soon be named.
-const STRANGERS_MAX: usize = 16;
+const UNNAMED_MAX: usize = 16;
 
 #[derive(Default)]
 pub(super) struct KnownNodes {
@@ -29,7 +29,7 @@ struct NodeTable {
     /// several: its host name and its IP address.
     addresses: HashMap<HostPort, u32>,
     /// The nodes that only redirects have named, the newest last.
-    strangers: VecDeque<u32>,
+    unnamed: VecDeque<u32>,
 }
 
 #[derive(Clone)]
@@ -86,7 +86,7 @@ impl KnownNodes {
         if let Some(member) = table.member_mut(number)
             && member.named.replace(name.to_owned()).is_none()
         {
-            table.strangers.retain(|other| *other != number);
+            table.unnamed.retain(|other| *other != number);
         }
     }
 
@@ -102,11 +102,11 @@ impl KnownNodes {
     /// Otherwise, a server that answers with ever new addresses would make the client connect to all of them.
     pub(super) fn record_redirect(&self, number: u32) -> Option<u32> {
         let mut table = self.table.lock();
-        if table.member(number)?.named.is_some() || table.strangers.contains(&number) {
+        if table.member(number)?.named.is_some() || table.unnamed.contains(&number) {
             return None;
         }
-        table.strangers.push_back(number);
-        (table.strangers.len() > STRANGERS_MAX).then(|| table.strangers.pop_front())?
+        table.unnamed.push_back(number);
+        (table.unnamed.len() > UNNAMED_MAX).then(|| table.unnamed.pop_front())?
     }
 
     /// Adds another address of a node.
@@ -136,7 +136,7 @@ impl KnownNodes {
     pub(super) fn retire(&self, number: u32) -> Option<Arc<Node>> {
         let mut table = self.table.lock();
         table.addresses.retain(|_, other| *other != number);
-        table.strangers.retain(|other| *other != number);
+        table.unnamed.retain(|other| *other != number);
         let member = index(number).and_then(|at| table.nodes.get_mut(at)?.take())?;
         self.reconnects
             .fetch_add(member.node.reconnects(), Ordering::Relaxed);

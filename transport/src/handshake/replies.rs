@@ -38,7 +38,7 @@ pub(super) fn without_keys(reply: &Result<Value, String>) -> WithoutKeys {
 }
 
 /// Which scripts a server runs that has refused one without keys, by its reply to one with a key. `None` if it does not
-/// say: only words about the command as such say that there are no scripts. A proxy may have other reasons for a while.
+/// say: only an error about the command as such says that there are no scripts. A proxy may have other reasons for a while.
 pub(super) fn with_key(reply: &Result<Value, String>) -> Option<Scripts> {
     match reply {
         Ok(_) => Some(Scripts::WithKeys),

@@ -212,20 +212,20 @@ fn a_dropped_call_that_lacks_its_script_is_not_sent_again() {
     // The call is dropped before the answer, dropped before it is sent again, or has timed out.
     for case in 0..3 {
         let mut testbed = Testbed::new();
-        let mut one = Some(testbed.call(1, 1));
+        let mut answer = Some(testbed.call(1, 1));
         testbed.encode();
         testbed.take(ALL);
         let undo = testbed.call(2, 2);
         match case {
-            0 => drop(one.take()),
+            0 => drop(answer.take()),
             1 => {}
             _ => {
                 testbed.expire(1);
-                assert_eq!(one.as_mut().unwrap().try_recv(), Ok(unknown(late())));
+                assert_eq!(answer.as_mut().unwrap().try_recv(), Ok(unknown(late())));
             }
         }
         testbed.reply(Err("NOSCRIPT no")).unwrap();
-        drop(one);
+        drop(answer);
         testbed.written.clear();
         assert_eq!(testbed.encode(), 1, "case {case}");
         testbed.take(ALL);

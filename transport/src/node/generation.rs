@@ -18,7 +18,7 @@ use crate::slot::ConnectionSlot;
 use crate::subscriptions::SubscriptionRegistry;
 
 /// If this many new connections in a row lead to another server than the living ones, the living ones are given up.
-const STRANGERS_MAX: u32 = 8;
+const OTHER_SERVERS_MAX: u32 = 8;
 
 /// Why a connection to the previous server is given up.
 pub(super) const OTHER_TARGET: &str = "another server serves now";
@@ -28,7 +28,7 @@ pub(super) enum Settled {
     /// Yes, in this generation.
     In(u64),
     /// No. It leads to another server than the living connections.
-    Stranger,
+    OtherServer,
     /// No. The target of the node has changed meanwhile.
     OtherTarget,
 }
@@ -69,8 +69,8 @@ impl NodeState {
             };
             let known = target.server.get_or_insert_with(|| met.clone());
             let is_other = met.is_other_than(known);
-            if is_other && is_connected && refused < STRANGERS_MAX {
-                settled = Settled::Stranger;
+            if is_other && is_connected && refused < OTHER_SERVERS_MAX {
+                settled = Settled::OtherServer;
                 return false;
             }
             if is_other || may_have_changed {

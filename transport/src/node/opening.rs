@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio::time::{Duration, timeout};
 
 use super::generation::{OTHER_TARGET, Settled};
-use super::shared::{PAUSE_MAX, PAUSE_MIN, PILOT, Target};
+use super::shared::{PAUSE_MAX, PAUSE_MIN, PRIMARY_CONNECTION, Target};
 use super::supervisor::{DrivenBy, DrivenConnection, Supervisor};
 use crate::call_error::{CallError, Fault};
 use crate::connection::{Carries, Connection, driver};
@@ -78,9 +78,9 @@ impl Supervisor {
                 .filter(|_| refused == 0)
                 .and_then(|server| server.peer);
             let (own, limit) = (&setup.runtimes.own, setup.timing.connect);
-            // The others go where the pilot is.
+            // The others go where the primary connection is.
             let age_max = match self.role {
-                PILOT => Duration::ZERO,
+                PRIMARY_CONNECTION => Duration::ZERO,
                 _ => SHARED,
             };
             let opened = remote
@@ -93,7 +93,7 @@ impl Supervisor {
             {
                 Settled::In(generation) => return Ok((opened, remote, generation)),
                 Settled::OtherTarget => return Err(OpenError::Call(not_connected(OTHER_TARGET))),
-                Settled::Stranger => refused += 1,
+                Settled::OtherServer => refused += 1,
             }
             pacer.nothing_new();
             pacer.rest().await;

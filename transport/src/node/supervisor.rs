@@ -3,16 +3,16 @@
 //!
 //! | state | event | next state |
 //! | --- | --- | --- |
-//! | waiting | the pilot is connected, or this supervisor is the pilot | pause |
+//! | waiting | the primary connection is up, or is the one of this supervisor | pause |
 //! | pause | the pause is over, or the node has another target | opening |
 //! | opening | the handshake with the node's server is done (and registered channels are restored) | up |
-//! | opening | another server answers, and another connection of the node lives | opening, up to `STRANGERS_MAX` times |
+//! | opening | another server answers, and another connection of the node lives | opening, up to `OTHER_SERVERS_MAX` times |
 //! | opening | another server answers, otherwise | the node moves to that server; up |
 //! | opening | the node has another target | pause |
 //! | opening | the attempt fails, or takes longer than `timing.connect` after the look-up | waiting; calls fail with this reason |
 //! | up | the stream ends or is not RESP3; its runtime ends or is blocked; the server is silent | lost |
 //! | up | READONLY, NOAUTH, or ROLE does not report a primary | lost, with all connections of the node |
-//! | up | the name leads to another server (only the pilot looks) | lost, with all connections of the node |
+//! | up | the name leads to another server (only the supervisor of the primary connection looks) | lost, with all connections of the node |
 //! | up | the node has another target; the credentials expired and the login was not renewed | lost |
 //! | lost | the epoch rises, then every call gets its outcome | waiting |
 //! | any | the transport is closed | wait up to [`CLOSING_MAX`] for replies; end |
@@ -27,7 +27,7 @@ use tokio::sync::Notify;
 use tokio::time::{Duration, Instant, timeout};
 
 use super::generation::OTHER_TARGET;
-use super::shared::{NodeState, PILOT, Progress, not_now};
+use super::shared::{NodeState, PRIMARY_CONNECTION, Progress, not_now};
 use crate::call_error::Fault;
 use crate::connection::Connection;
 use crate::events::Missed;
@@ -66,9 +66,9 @@ pub(super) enum DrivenBy {
 }
 
 /// Whether both lead to the same address.
-fn is_same(one: &Result<Arc<Remote>, Fault>, other: &Result<Arc<Remote>, Fault>) -> bool {
-    match (one, other) {
-        (Ok(one), Ok(other)) => Arc::ptr_eq(one, other),
+fn is_same(before: &Result<Arc<Remote>, Fault>, now: &Result<Arc<Remote>, Fault>) -> bool {
+    match (before, now) {
+        (Ok(before), Ok(now)) => Arc::ptr_eq(before, now),
         (Err(_), Err(_)) => true,
         _ => false,
     }
@@ -165,7 +165,7 @@ impl Supervisor {
         };
         let events = &self.shared.setup.events;
         events.disconnected(&self.shared.server(), &fault.0);
-        if self.role == PILOT {
+        if self.role == PRIMARY_CONNECTION {
             events.out_of_reach(&|_| true);
         }
         match self.role {
@@ -183,19 +183,21 @@ impl Supervisor {
     async fn reopen(&mut self) -> DrivenConnection {
         loop {
             let mut target = self.shared.target.subscribe();
-            if self.role != PILOT && self.shared.pilot() != Progress::Connected {
-                self.until_pilot_is(Progress::Connected).await;
+            if self.role != PRIMARY_CONNECTION
+                && self.shared.primary_connection() != Progress::Connected
+            {
+                self.until_primary_connection_is(Progress::Connected).await;
                 self.pacer.reset();
             }
             tokio::select! {
                 biased;
                 // Another server: the failures of the former one do not count.
                 Ok(()) = target.changed() => self.pacer.begin_anew(),
-                () = self.until_pilot_is(Progress::NotConnected), if self.role != PILOT => continue,
+                () = self.until_primary_connection_is(Progress::NotConnected), if self.role != PRIMARY_CONNECTION => continue,
                 () = self.until_back() => self.pacer.reset(),
                 () = self.pacer.rest() => {}
             }
-            let pilots = self.shared.pilots();
+            let losses = self.shared.primary_connection_losses();
             let before = target.borrow().remote.clone();
             let opened = tokio::select! {
                 biased;
@@ -217,8 +219,8 @@ impl Supervisor {
                 Err(error) => error.into_fault(),
             };
             self.not_connected(&fault);
-            if pilots != self.shared.pilots() {
-                // The attempt began before the pilot was lost, so it says nothing about the present server.
+            if losses != self.shared.primary_connection_losses() {
+                // The attempt began before the primary connection was lost, so it says nothing about the present server.
                 self.pacer.begin_anew();
             }
         }
@@ -236,12 +238,12 @@ impl Supervisor {
         }
     }
 
-    /// Makes the other connections wait for the pilot. So a server that is down, or that many clients reconnect to,
-    /// gets one attempt of each client, and the connection for renewals comes first.
-    async fn until_pilot_is(&self, wanted: Progress) {
+    /// Makes the other connections wait for the primary connection. So a server that is down, or that many clients
+    /// reconnect to, gets one attempt of each client, and the connection for renewals comes first.
+    async fn until_primary_connection_is(&self, wanted: Progress) {
         loop {
-            let changes = self.shared.pilot_changed.notified();
-            if self.shared.pilot() == wanted {
+            let changes = self.shared.primary_connection_changed.notified();
+            if self.shared.primary_connection() == wanted {
                 return;
             }
             changes.await;
@@ -251,11 +253,11 @@ impl Supervisor {
     /// Stores for callers why there is no connection.
     pub(super) fn not_connected(&self, fault: &Fault) {
         match self.role {
-            PILOT => {
+            PRIMARY_CONNECTION => {
                 self.shared.unreachable(fault);
                 if fault.0.contains(FULL) {
                     // A client that cannot renew must not acquire. So close another connection to make room for the
-                    // pilot.
+                    // primary connection.
                     let generation = self.shared.target.borrow().generation;
                     self.shared.leave(generation, fault);
                 }

@@ -222,7 +222,7 @@ async fn learn_others(shared: &SentinelState, sentinels: &Sentinels, voters: usi
         b"SENTINELS",
         shared.deployment.master.as_bytes(),
     ];
-    let replies = join_all(sentinels.values().map(|one| one.ask(&question))).await;
+    let replies = join_all(sentinels.values().map(|sentinel| sentinel.ask(&question))).await;
     let (mut answered, mut named) = (0, BTreeMap::<String, (usize, Option<Endpoint>)>::new());
     for (own, reply) in sentinels.keys().zip(replies) {
         let Ok(Value::Array(others)) = reply else {
@@ -245,12 +245,13 @@ async fn learn_others(shared: &SentinelState, sentinels: &Sentinels, voters: usi
         return;
     }
     named.retain(|_, (voices, _)| 2 * *voices > answered);
-    let is_kept =
-        |address: &str, one: &Watched| one.origin == Origin::Url || named.contains_key(address);
+    let is_kept = |address: &str, sentinel: &Watched| {
+        sentinel.origin == Origin::Url || named.contains_key(address)
+    };
     shared
         .sentinels
         .lock()
-        .retain(|address, one| is_kept(address, one));
+        .retain(|address, sentinel| is_kept(address, sentinel));
     for endpoint in named.into_values().filter_map(|(_, endpoint)| endpoint) {
         // Ignore a sentinel that cannot be used, because nobody configured it.
         drop(shared.watch(&endpoint, Origin::OtherSentinels));

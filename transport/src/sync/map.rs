@@ -47,25 +47,25 @@ impl<K: Eq + Hash + Clone, V> Map<K, V> {
         K: Borrow<Q>,
         Q: Eq + Hash + ?Sized,
     {
-        let held = Held::one();
+        let held = Held::counted();
         let removed = self.0.remove_if(name, |_, value| is_over(value));
         drop(held);
         drop(removed);
     }
 
-    /// Collects a value from each entry, in no particular order. Each entry is locked while `of`
+    /// Collects a value from each entry, in no particular order. Each entry is locked while `pick`
     /// looks at it.
-    pub fn collect<T>(&self, mut of: impl FnMut(&K, &V) -> Option<T>) -> Vec<T> {
-        let _held = Held::one();
+    pub fn collect<T>(&self, mut pick: impl FnMut(&K, &V) -> Option<T>) -> Vec<T> {
+        let _held = Held::counted();
         self.0
             .iter()
-            .filter_map(|entry| of(entry.key(), entry.value()))
+            .filter_map(|entry| pick(entry.key(), entry.value()))
             .collect()
     }
 
     /// Removes the entries for which `keeps` is false.
     pub fn retain(&self, mut keeps: impl FnMut(&V) -> bool) {
-        let _held = Held::one();
+        let _held = Held::counted();
         self.0.retain(|_, value| keeps(value));
     }
 

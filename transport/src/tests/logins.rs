@@ -61,7 +61,7 @@ async fn in_memory(
 
 /// The AUTH commands of each connection, after its handshake.
 fn renewals(server: &MemoryServer) -> Vec<Vec<Vec<String>>> {
-    let of = |commands: &[Vec<String>]| {
+    let logins = |commands: &[Vec<String>]| {
         commands
             .iter()
             .filter(|words| words[0] == "AUTH")
@@ -71,7 +71,7 @@ fn renewals(server: &MemoryServer) -> Vec<Vec<Vec<String>>> {
     server
         .sockets()
         .iter()
-        .map(|socket| socket.at(|state| of(&state.commands)))
+        .map(|socket| socket.at(|state| logins(&state.commands)))
         .collect()
 }
 

@@ -8,7 +8,7 @@ use std::future::pending;
 
 use tokio::time::{Duration, Instant, sleep, timeout};
 
-use super::{DrivenConnection, GiveUpReason, LASTING, PILOT, Supervisor};
+use super::{DrivenConnection, GiveUpReason, LASTING, PRIMARY_CONNECTION, Supervisor};
 use crate::call_error::{CallError, Fault};
 use crate::connection::Connection;
 use crate::handshake::primary;
@@ -46,7 +46,7 @@ impl Supervisor {
             end = self.keep_login(connection, &driven.login) => end,
             end = refused(connection) => end,
             _ = other_target => GiveUpReason::Lost(Fault(OTHER_TARGET.into())),
-            end = self.follow_name(), if self.role == PILOT => end,
+            end = self.follow_name(), if self.role == PRIMARY_CONNECTION => end,
             end = self.ask_for_role(connection), if asks_for_role => end,
         }
     }
