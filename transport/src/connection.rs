@@ -201,12 +201,14 @@ impl Connection {
             return false;
         };
         if !outbox.bytes.is_empty() {
+            // The driver waits until the kernel takes these bytes, and writes this request after them (CONNECTION-1).
             return false;
         }
         let rest = self.encode(&mut outbox);
         // The no-op waker replaces no waker of the driver, which waits for the kernel only while
         // the outbox has bytes.
         let written = outbox.write(&mut Context::from_waker(Waker::noop()));
+        // Before the driver wakes, because it locks the outbox at once.
         drop(outbox);
         if rest || !matches!(written, Poll::Ready(Ok(()))) {
             self.driver.wake();
@@ -247,6 +249,7 @@ impl Connection {
     /// Waits until every request is answered, after [`Connection::close`].
     pub(super) async fn drained(&self) {
         loop {
+            // Before the look at the ledger, so that no notification in between is missed.
             let drained = self.drained.notified();
             if self.ledger.lock().is_drained() {
                 return;

@@ -9,7 +9,7 @@ use crate::epoch::NodeId;
 use crate::lane::Lane;
 use crate::node::Node;
 use crate::timer::Instant;
-use crate::transport::{Nodes, Transport};
+use crate::transport::{Nodes, Transport, in_cluster};
 
 impl Transport {
     /// Runs a script without keys on a node, once.
@@ -25,7 +25,7 @@ impl Transport {
     ) -> Result<Value, CallError> {
         match self.nodes() {
             Nodes::One(_) => self.call(lane, call).await,
-            Nodes::Many(cluster) => Box::pin(cluster.call_node(node, lane, call)).await,
+            Nodes::Many(cluster) => in_cluster(cluster.call_node(node, lane, call)).await,
         }
     }
 

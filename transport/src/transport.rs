@@ -1,6 +1,7 @@
 //! The transport to one deployment. It picks the node for each key and owns the connections to the
 //! nodes.
 
+use std::pin::Pin;
 use std::sync::Arc;
 
 use tokio::sync::oneshot;
@@ -103,8 +104,7 @@ impl Transport {
     pub async fn call(&self, lane: Lane, call: Call) -> Result<Value, CallError> {
         let node = match self.nodes() {
             Nodes::One(node) => node,
-            // Boxed, so that the futures for a single server stay small.
-            Nodes::Many(cluster) => return Box::pin(cluster.shared.call(lane, call)).await,
+            Nodes::Many(cluster) => return in_cluster(cluster.shared.call(lane, call)).await,
         };
         let sent = node.send(lane, call, KeyForm::Plain)?;
         answer(sent).await.map_err(not_a_cluster_client)
@@ -171,8 +171,7 @@ impl Transport {
     pub async fn subscribe(&self, channel: &Arc<str>, key: &str) -> Result<(), CallError> {
         match self.nodes() {
             Nodes::One(node) => node.subscribe(channel, PubSub::Plain).await,
-            // Boxed as in `call`.
-            Nodes::Many(cluster) => Box::pin(cluster.subscribe(channel, key)).await,
+            Nodes::Many(cluster) => in_cluster(cluster.subscribe(channel, key)).await,
         }
     }
 
@@ -231,6 +230,11 @@ impl Transport {
             Connected::Cluster(cluster) => cluster.close().await,
         }
     }
+}
+
+/// Boxes the future of work in a cluster, which is large. So the futures for a single server stay small.
+pub(crate) fn in_cluster<F: Future>(work: F) -> Pin<Box<F>> {
+    Box::pin(work)
 }
 
 /// Explains a redirect from a server that was configured as a single one.

@@ -69,6 +69,7 @@ impl Connection {
             self.driver.wake();
         }
         self.notify_if_drained(&ledger);
+        // Before the subscriber hears of the refusal, because it then asks whether the server has messages at all.
         if let Some(Notification::Subscribed(_, Err(error))) = &notification {
             self.known.subscription_refused(error);
         }

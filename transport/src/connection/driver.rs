@@ -44,7 +44,10 @@ pub(crate) async fn drive(
             // Handle the replies that have already arrived first, because they are valid.
             broken = Some(fault);
         }
+        // Reading comes last, because it returns as soon as nothing more has arrived.
         for _ in 0..READS {
+            // Decode before reading: the handshake may have left bytes, and what is left here must be less than one
+            // reply (`codec.rs`).
             loop {
                 let fault = match decoder.decode(&mut inbox) {
                     Ok(None) => break,

@@ -105,6 +105,7 @@ impl Drop for Supervisor {
         }
         self.shared
             .begin(&Fault("the runtime is shut down".into()), |_| true);
+        // Before the waiters wake, because they ask at once.
         self.shared.refuse_calls();
         self.shared.setup.events.missed(Missed::All);
         self.shared.progressed(self.role, Progress::NotConnected);
@@ -155,6 +156,7 @@ impl Supervisor {
         let fault = match end {
             GiveUpReason::Lost(fault) => fault,
             GiveUpReason::Refused(fault) => {
+                // The other connections lead to the same server, so all of them end first.
                 self.shared.leave(driven.generation, &fault);
                 fault
             }
@@ -182,6 +184,7 @@ impl Supervisor {
     /// attempt, and also from one connection to the next if connections do not last.
     async fn reopen(&mut self) -> DrivenConnection {
         loop {
+            // Before the first wait, so that no change of the target is missed.
             let mut target = self.shared.target.subscribe();
             if self.role != PRIMARY_CONNECTION
                 && self.shared.primary_connection() != Progress::Connected
@@ -242,6 +245,7 @@ impl Supervisor {
     /// reconnect to, gets one attempt of each client, and the connection for renewals comes first.
     async fn until_primary_connection_is(&self, wanted: Progress) {
         loop {
+            // Before the look, so that no change in between is missed.
             let changes = self.shared.primary_connection_changed.notified();
             if self.shared.primary_connection() == wanted {
                 return;
@@ -265,11 +269,13 @@ impl Supervisor {
             Role::Calls(lane) => self.shared.slot(lane).unreachable(not_now(fault)),
             Role::Messages => self.shared.subscriptions.unreachable(not_now(fault)),
         }
+        // After the reason, which those that wait for this attempt then report.
         self.shared.progressed(self.role, Progress::NotConnected);
         self.shared.lost.notify_one();
     }
 
-    /// Reports a connection after a loss or a failure.
+    /// Reports a connection after a loss or a failure. Called when the connection carries calls and the channels are
+    /// subscribed, because holds are verified on it at once, and waiters ask again at once.
     fn report_connected(&self) {
         match self.role {
             Role::Calls(lane) => self.shared.setup.events.restored(lane, &|_| true),
@@ -288,6 +294,7 @@ impl Supervisor {
             Role::Messages => true,
         };
         if taken {
+            // After the slot is filled, because a call that waits for the connection is sent then.
             self.shared.progressed(self.role, Progress::Connected);
             return Ok(driven);
         }

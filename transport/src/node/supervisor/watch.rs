@@ -36,6 +36,7 @@ impl Supervisor {
         let other_target = target.wait_for(|target| target.generation != generation);
         tokio::select! {
             biased;
+            // First, because the driver knows why the stream has ended. The others only notice the consequences.
             ended = &mut driven.driver.0 => match ended {
                 Ok(fault) => GiveUpReason::Lost(fault),
                 Err(error) if error.is_cancelled() => GiveUpReason::NoRuntime,
