@@ -1,6 +1,6 @@
 //! The error type of all methods.
 
-mod config;
+pub(crate) mod config;
 mod refused;
 
 use std::fmt;

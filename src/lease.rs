@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::error::ConfigError;
+use crate::error::config::ConfigError;
 
 /// How long Redis keeps a hold if it is not renewed.
 ///

@@ -52,7 +52,6 @@ mod waits;
 
 pub use self::control::{ConnectionControl, LinkControl};
 pub use self::dialer::Dialer;
-pub(crate) use self::encode::SERVER_VERSION;
 pub(crate) use self::link::Link;
 pub(crate) use self::server_connection::ServerConnection;
 pub use self::stream::{ReadHalf, WriteHalf};

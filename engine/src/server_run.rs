@@ -2,7 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::resp_server::SERVER_VERSION;
+/// The version that the server gives.
+pub(crate) const SERVER_VERSION: &str = "7.0.15";
 
 /// Each run of a server in this process has another id.
 static RUNS: AtomicU64 = AtomicU64::new(1);

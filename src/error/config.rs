@@ -118,11 +118,11 @@ pub enum ConfigError {
 
 impl ConfigError {
     /// What the transport refuses. No `From`: that would make the transport a part of the public API.
-    pub(crate) fn of_transport(error: transport::ConfigError) -> Self {
+    pub(crate) fn of_transport(error: transport::SettingError) -> Self {
         match error {
-            transport::ConfigError::Url { reason } => ConfigError::Url { reason },
-            transport::ConfigError::Tls { reason } => ConfigError::Tls { reason },
-            transport::ConfigError::AddressMap { reason } => ConfigError::AddressMap { reason },
+            transport::SettingError::Url { reason } => ConfigError::Url { reason },
+            transport::SettingError::Tls { reason } => ConfigError::Tls { reason },
+            transport::SettingError::AddressMap { reason } => ConfigError::AddressMap { reason },
         }
     }
 
@@ -146,9 +146,9 @@ mod tests {
     #[test]
     fn what_the_transport_refuses_says_what_is_unusable() {
         let reason = || "because".to_owned();
-        let url = transport::ConfigError::Url { reason: reason() };
-        let tls = transport::ConfigError::Tls { reason: reason() };
-        let map = transport::ConfigError::AddressMap { reason: reason() };
+        let url = transport::SettingError::Url { reason: reason() };
+        let tls = transport::SettingError::Tls { reason: reason() };
+        let map = transport::SettingError::AddressMap { reason: reason() };
         let texts = [url, tls, map].map(|error| ConfigError::of_transport(error).to_string());
         let expected = [
             "unusable url: because",

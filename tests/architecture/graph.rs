@@ -127,16 +127,19 @@ pub(crate) struct Graph {
 
 impl Graph {
     /// The files below the root of a crate, except unit tests and the root itself, which knows all
-    /// of them.
-    pub(crate) fn of(root: &Path) -> Self {
+    /// of them. A re-export by the root counts, too.
+    pub(crate) fn of(src: &Path) -> Self {
         let mut graph = Graph {
-            modules: sources(root),
+            modules: sources(src),
             exported: BTreeMap::new(),
         };
+        let root = fs::read_to_string(src.join("lib.rs")).expect("the root of a crate");
+        let root = (Module::new(), imports(&root));
         // A re-export of a re-export needs another look.
         for _ in 0..3 {
             let mut exported = BTreeMap::new();
-            for (module, imports) in &graph.modules {
+            let modules = graph.modules.iter().chain([(&root.0, &root.1)]);
+            for (module, imports) in modules {
                 for import in imports.iter().filter(|import| import.public) {
                     if let Some(origin) = graph.resolve(module, &import.path) {
                         let item = import.path.last().cloned().unwrap_or_default();
@@ -151,7 +154,7 @@ impl Graph {
 
     /// The file that defines what a path means in a module. None if it belongs to another crate.
     fn resolve(&self, module: &str, path: &[String]) -> Option<Module> {
-        let mut at: Vec<&str> = module.split("::").collect();
+        let mut at: Vec<&str> = module.split("::").filter(|part| !part.is_empty()).collect();
         let mut path = path;
         match path[0].as_str() {
             "crate" => (at, path) = (Vec::new(), &path[1..]),
@@ -200,6 +203,45 @@ impl Graph {
                     .is_some_and(|rest| rest.starts_with("::"))
         };
         files.filter(|file| !is_above(file)).collect()
+    }
+}
+
+impl Graph {
+    /// The sets of files that import each other, directly or through others.
+    pub(crate) fn circles(&self) -> Vec<BTreeSet<&Module>> {
+        let reached: BTreeMap<_, _> = self
+            .modules
+            .keys()
+            .map(|module| (module, self.reached_from(module)))
+            .collect();
+        let mut circles = Vec::new();
+        for (module, files) in &reached {
+            let reaches_back = |file: &&Module| reached[file].contains(*module);
+            let circle: BTreeSet<_> = reached
+                .keys()
+                .copied()
+                .filter(|file| files.contains(*file))
+                .filter(reaches_back)
+                .collect();
+            // Each file of a circle finds it: the first one reports it.
+            if circle.first() == Some(module) {
+                circles.push(circle);
+            }
+        }
+        circles
+    }
+
+    /// The files that a file imports, and those that these import, and so on.
+    fn reached_from(&self, module: &str) -> BTreeSet<Module> {
+        let (mut reached, mut next) = (BTreeSet::new(), vec![module.to_owned()]);
+        while let Some(module) = next.pop() {
+            for imported in self.imported_by(&module) {
+                if reached.insert(imported.clone()) {
+                    next.push(imported);
+                }
+            }
+        }
+        reached
     }
 }
 

@@ -25,12 +25,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::time::{Duration, Instant};
 
-use super::cluster::Redirect;
-use super::endpoint::{Endpoint, HostPort};
+use super::endpoint::Endpoint;
+use super::host_port::HostPort;
 use super::protocol::Protocol;
+use super::redirect::Redirect;
 use super::request::CallOutcome;
+use crate::call::Call;
+use crate::call_error::{CallError, Fault, sort_error_reply};
 use crate::sync::Mutex;
-use crate::{Call, CallError, Fault, sort_error_reply};
 
 /// How long the protocol and the scripts of a server are remembered for new connections. After that, the next one asks
 /// again, because the server may have been upgraded, or another one may answer at its address.
@@ -61,7 +63,7 @@ pub struct Servers(Arc<Mutex<HashMap<HostPort, Arc<Known>>>>);
 /// What is known about the server at one address. Its connections share this.
 #[derive(Default)]
 pub(super) struct Known {
-    learned: Mutex<Learned>,
+    learned: Mutex<ServerFacts>,
     /// Whether it is a server with locks, and not a sentinel.
     has_locks: AtomicBool,
     /// Whether some scripts are refused. Each call looks at this.
@@ -69,7 +71,7 @@ pub(super) struct Known {
 }
 
 #[derive(Default)]
-struct Learned {
+struct ServerFacts {
     run_id: Option<Arc<str>>,
     /// When a handshake has asked for the protocol and the scripts.
     asked: Option<Instant>,
@@ -86,7 +88,7 @@ pub struct Abilities {
     pub protocol: Option<Protocol>,
     /// Which scripts it runs.
     pub scripts: Option<Scripts>,
-    /// With which words it refused SUBSCRIBE, if it did.
+    /// The error with which it refused SUBSCRIBE, if it did.
     pub no_messages: Option<Fault>,
     /// Whether it has SPUBLISH and SSUBSCRIBE.
     pub sharded_messages: Option<bool>,
@@ -94,7 +96,7 @@ pub struct Abilities {
     pub declared_keys_only: bool,
     /// Whether it refused a call about keys of several slots, as a proxy of a cluster does.
     pub one_slot_only: bool,
-    /// The commands that it does not know, or that this user may not run, and its words.
+    /// The commands that it does not know, or that this user may not run, and its errors.
     pub refused: BTreeMap<String, Fault>,
 }
 
@@ -106,7 +108,7 @@ pub enum Scripts {
     Any,
     /// Only scripts that name a key.
     WithKeys,
-    /// None. These are its words.
+    /// None. This is its error.
     None(Fault),
 }
 
@@ -114,7 +116,7 @@ impl Abilities {
     /// The reason if the server does not run the scripts of this library.
     pub fn why_no_scripts(&self) -> Option<String> {
         match &self.scripts {
-            Some(Scripts::None(words)) => Some(format!("the server refuses scripts: {words}")),
+            Some(Scripts::None(fault)) => Some(format!("the server refuses scripts: {fault}")),
             _ => None,
         }
     }
@@ -183,9 +185,9 @@ impl Known {
         let Some(met) = run_id else { return };
         if learned.run_id.as_deref().is_some_and(|known| known != met) {
             let protocol = learned.abilities.protocol;
-            *learned = Learned {
+            *learned = ServerFacts {
                 asked: learned.asked,
-                ..Learned::default()
+                ..ServerFacts::default()
             };
             learned.abilities.protocol = protocol;
         }
@@ -290,16 +292,16 @@ impl Known {
     }
 }
 
-/// Whether an error says that the server does not have the command: in the words of Redis, or of proxies and vendors.
+/// Whether an error says that the server does not have the command, by the patterns of Redis, proxies and vendors.
 pub(super) fn is_about_the_command(error: &str) -> bool {
     let text = error.to_lowercase();
-    let words = [
+    let patterns = [
         "unknown command",
         "unknown subcommand",
         "not supported",
         "support disabled",
     ];
-    text.starts_with("err ") && words.iter().any(|words| text.contains(words))
+    text.starts_with("err ") && patterns.iter().any(|pattern| text.contains(pattern))
 }
 
 /// The name of a command, with its subcommand, and without any argument. CLIENT SETINFO sets two things, by two commands.
@@ -350,8 +352,8 @@ pub(super) fn is_of_a_cluster(error: &str) -> bool {
     is_redirect(error) || error.starts_with("CROSSSLOT ")
 }
 
-/// Whether an error says that no script is run whose text is as ours: in the words of a proxy of Alibaba Tair, which
-/// reads the text of scripts.
+/// Whether an error says that no script is run whose text is as ours. This is the pattern of a proxy of Alibaba Tair,
+/// which reads the text of scripts.
 pub(super) fn refuses_our_scripts(error: &str) -> bool {
     error.starts_with("ERR bad lua script")
 }

@@ -16,9 +16,10 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use crate::endpoint::HostPort;
+use crate::call_error::Fault;
+use crate::host_port::HostPort;
+use crate::setting_error::SettingError;
 use crate::url::host_and_port;
-use crate::{ConfigError, Fault};
 
 /// Where this client reaches the servers of a cluster or the servers and sentinels of a Sentinel deployment, if
 /// they announce addresses that it cannot use.
@@ -45,11 +46,11 @@ use crate::{ConfigError, Fault};
 /// # drop((tunnels, published));
 /// ```
 #[derive(Clone)]
-pub struct AddressMap(Kind);
+pub struct AddressMap(MapKind);
 
 #[derive(Clone)]
-enum Kind {
-    Table(Result<HashMap<HostPort, HostPort>, ConfigError>),
+enum MapKind {
+    Table(Result<HashMap<HostPort, HostPort>, SettingError>),
     Function(Arc<Function>),
 }
 
@@ -78,7 +79,7 @@ impl AddressMap {
                 _ => Ok(()),
             }
         });
-        AddressMap(Kind::Table(read.map(|()| table)))
+        AddressMap(MapKind::Table(read.map(|()| table)))
     }
 
     /// A function of the announced host and port. It returns the host and port to connect to, or `None` to use the
@@ -95,24 +96,24 @@ impl AddressMap {
     pub fn function(
         map: impl Fn(&str, u16) -> Option<(String, u16)> + Send + Sync + 'static,
     ) -> Self {
-        AddressMap(Kind::Function(Arc::new(map)))
+        AddressMap(MapKind::Function(Arc::new(map)))
     }
 
     /// Why the table cannot be used, if it cannot.
-    pub(super) fn check(&self) -> Result<(), ConfigError> {
+    pub(super) fn check(&self) -> Result<(), SettingError> {
         match &self.0 {
-            Kind::Table(Err(error)) => Err(error.clone()),
-            Kind::Table(Ok(_)) | Kind::Function(_) => Ok(()),
+            MapKind::Table(Err(error)) => Err(error.clone()),
+            MapKind::Table(Ok(_)) | MapKind::Function(_) => Ok(()),
         }
     }
 
     /// Where to connect to for an address that a server has named. `None` if the map does not know it.
     pub(super) fn reached(&self, named: &HostPort) -> Result<Option<HostPort>, Fault> {
         let map = match &self.0 {
-            Kind::Table(table) => {
+            MapKind::Table(table) => {
                 return Ok(table.iter().find_map(|table| table.get(named)).cloned());
             }
-            Kind::Function(map) => map,
+            MapKind::Function(map) => map,
         };
         let failed = |what: &str| Fault(format!("the address map {what} for {named}"));
         match catch_unwind(AssertUnwindSafe(|| map(&named.host, named.port))) {
@@ -129,7 +130,7 @@ impl AddressMap {
 }
 
 /// Reads `host:port`.
-fn address(text: &str) -> Result<HostPort, ConfigError> {
+fn address(text: &str) -> Result<HostPort, SettingError> {
     let has_port = text.rsplit_once(':').is_some_and(|(host, port)| {
         !port.is_empty() && (!host.contains(':') || host.ends_with(']'))
     });
@@ -143,8 +144,8 @@ fn address(text: &str) -> Result<HostPort, ConfigError> {
     host_and_port(text, 0).map_err(|_| refused(text, needed))
 }
 
-fn refused(text: &str, why: &str) -> ConfigError {
-    ConfigError::AddressMap {
+fn refused(text: &str, why: &str) -> SettingError {
+    SettingError::AddressMap {
         reason: format!("`{text}`: {why}"),
     }
 }
@@ -198,7 +199,7 @@ mod tests {
         ];
         for (entries, reason) in cases {
             match AddressMap::table(entries).check() {
-                Err(ConfigError::AddressMap { reason: given }) => {
+                Err(SettingError::AddressMap { reason: given }) => {
                     assert!(given.contains(reason), "{given}");
                 }
                 other => panic!("{reason}: {other:?}"),

@@ -51,11 +51,11 @@ impl CallError {
 
     /// The same error with another text.
     #[must_use = "it returns the error"]
-    pub fn reworded(self, words: impl FnOnce(String) -> String) -> Self {
+    pub fn reworded(self, reword: impl FnOnce(String) -> String) -> Self {
         match self {
-            CallError::NotApplied(Fault(text)) => CallError::NotApplied(Fault(words(text))),
-            CallError::Unknown(Fault(text)) => CallError::Unknown(Fault(words(text))),
-            CallError::Refused(Fault(text)) => CallError::Refused(Fault(words(text))),
+            CallError::NotApplied(Fault(text)) => CallError::NotApplied(Fault(reword(text))),
+            CallError::Unknown(Fault(text)) => CallError::Unknown(Fault(reword(text))),
+            CallError::Refused(Fault(text)) => CallError::Refused(Fault(reword(text))),
             other @ (CallError::NotDurable { .. } | CallError::Closed | CallError::Forked) => other,
         }
     }
@@ -89,7 +89,7 @@ impl Fault {
             "ACL failure in script: ",
             "The user executing the script can't ",
         ];
-        self.0.starts_with("NOPERM ") || in_scripts.iter().any(|words| self.0.contains(words))
+        self.0.starts_with("NOPERM ") || in_scripts.iter().any(|pattern| self.0.contains(pattern))
     }
 
     /// True if a script found a key of another type. Up to Redis 6.2, the text begins with the line

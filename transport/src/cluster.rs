@@ -3,10 +3,8 @@
 //!
 //! | file | what it is |
 //! | --- | --- |
-//! | `keyslot` | the slot of a key |
 //! | `map` | which node serves a slot |
 //! | `nodes` | the nodes, each with connections of its own |
-//! | `redirect` | the answer of a node that does not serve a slot |
 //! | `calls` | calls, which follow redirects |
 //! | `layout`, `discovery` | the assignment of slots to nodes, as the nodes report it |
 //! | `channels` | subscriptions, each at the node that serves the slot of its channel |
@@ -25,11 +23,9 @@
 mod calls;
 mod channels;
 mod discovery;
-mod keyslot;
 mod layout;
 mod map;
 mod nodes;
-mod redirect;
 
 use std::fmt;
 use std::sync::Arc;
@@ -40,34 +36,36 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 
 use self::channels::Channels;
-use self::keyslot::{SLOTS, keyslot};
 use self::map::SlotMap;
-use self::nodes::Nodes;
-pub(crate) use self::redirect::{Redirect, not_run};
-use super::IfUnreachable;
+use self::nodes::KnownNodes;
 use super::deployment::Deployment;
-use super::endpoint::{Endpoint, HostPort};
+use super::endpoint::Endpoint;
 use super::grace::Former;
+use super::host_port::HostPort;
+use super::keyslot::{SLOTS, keyslot};
 use super::node::Node;
 use super::request::{CallOutcome, KeyForm};
-use super::setup::Setup;
+use super::setup::{IfUnreachable, Setup};
 use super::task::AbortOnDrop;
-use crate::Call;
+use crate::call::Call;
+use crate::call_error::{CallError, Fault};
+use crate::epoch::{Epoch, NodeId};
+use crate::lane::Lane;
+use crate::pubsub::{PubSub, ShardedPubSub};
 use crate::sync::Mutex;
-use crate::{CallError, Epoch, Fault, Lane, NodeId, PubSub, ShardedPubSub};
 
 pub(crate) struct Cluster {
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<ClusterState>,
     tasks: [AbortOnDrop<()>; 2],
 }
 
-pub(super) struct Shared {
+pub(super) struct ClusterState {
     deployment: Deployment,
     setup: Setup,
     map: Arc<SlotMap>,
     /// The owner of each slot in the last layout. Redirects that came since are not in it.
     last_view: Mutex<Vec<u32>>,
-    nodes: Nodes,
+    nodes: KnownNodes,
     channels: Channels,
     /// Notified when the map may be wrong: a node was lost, or refuses calls.
     doubted: Arc<Notify>,
@@ -96,12 +94,12 @@ impl Cluster {
             Instant::now() + setup.timing.connect,
         );
         let is_sharded = AtomicBool::new(setup.sharded_pubsub == ShardedPubSub::On);
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(ClusterState {
             deployment,
             setup,
             map: Arc::new(SlotMap::new()),
             last_view: Mutex::new(vec![0; SLOTS]),
-            nodes: Nodes::default(),
+            nodes: KnownNodes::default(),
             channels: Channels::default(),
             doubted: Arc::default(),
             moved: Notify::new(),
@@ -203,7 +201,7 @@ impl fmt::Debug for Cluster {
     }
 }
 
-impl Shared {
+impl ClusterState {
     /// The node at an address that the node `by` has named.
     fn node_at(&self, address: &HostPort, by: u32) -> Result<u32, CallError> {
         let mut address = address.clone();
@@ -217,8 +215,8 @@ impl Shared {
             .server_at(&address)
             .map_err(CallError::NotApplied)?;
         let number = self.node(&endpoint, || Former::Unknown);
-        if let Some(stranger) = self.nodes.is_met(number) {
-            self.retire(stranger);
+        if let Some(surplus) = self.nodes.record_redirect(number) {
+            self.retire(surplus);
         }
         Ok(number)
     }

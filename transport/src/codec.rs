@@ -26,7 +26,7 @@ use resp_rs::resp3::{Frame, parse_frame};
 
 use self::boundary::Boundary;
 pub(crate) use self::resp2::pong;
-use crate::Value;
+use crate::call::Value;
 
 /// The size limit of a reply, in encoded bytes. Far more than any script of ours returns.
 const REPLY_BYTES: usize = 64 << 20;

@@ -26,7 +26,8 @@
 //! future inside `call`, and one for each outstanding reply. One task and no timer: the supervisor
 //! is the clock (`node/supervisor/watch.rs`).
 
-mod driver;
+mod delivery;
+pub(super) mod driver;
 mod outbox;
 
 use std::sync::Arc;
@@ -38,24 +39,22 @@ use tokio::time::{Duration, Instant};
 
 use self::outbox::Outbox;
 use super::abilities::Known;
-use super::codec::{Incoming, Pushes};
+use super::codec::Pushes;
 use super::ledger::Ledger;
 use super::protocol::Protocol;
 use super::request::{
-    CallOutcome, CallRequest, CommandRequest, KeyForm, Notification, Request, ScriptForm,
+    CallOutcome, CallRequest, CommandRequest, ConnectionRequest, KeyForm, ScriptForm,
     SubscribeRequest, answer,
 };
 use super::stream::Writer;
-use super::subscriptions::SubscriptionRegistry;
+use crate::call::Call;
+use crate::call_error::{CallError, Fault};
 use crate::process::Process;
+use crate::pubsub::PubSub;
 use crate::sync::{AtomicU64, AtomicUsize, AtomicWaker, Mutex};
-use crate::{Call, Value};
-use crate::{CallError, Fault, Missed, PubSub, TransportEvents};
 
 /// How many bytes are gathered for one write.
 const CHUNK: usize = 64 * 1024;
-
-pub(super) use self::driver::drive;
 
 /// What a connection carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -128,7 +127,7 @@ impl Connection {
     ) -> Result<oneshot::Receiver<CallOutcome>, CallError> {
         self.known.check_call(&call)?;
         let (answer, receiver) = oneshot::channel();
-        self.push(Request::Call(CallRequest {
+        self.push(ConnectionRequest::Call(CallRequest {
             call,
             answer,
             form: ScriptForm::Hash,
@@ -156,26 +155,26 @@ impl Connection {
     ) -> Result<oneshot::Receiver<CallOutcome>, CallError> {
         let (answer, receiver) = oneshot::channel();
         let words = words.iter().map(|word| word.to_vec()).collect();
-        self.push(Request::Command(CommandRequest { words, answer }))?;
+        self.push(ConnectionRequest::Command(CommandRequest { words, answer }))?;
         Ok(receiver)
     }
 
     pub(super) fn subscribe(&self, request: SubscribeRequest) -> Result<(), CallError> {
-        self.push(Request::Subscribe(request))
+        self.push(ConnectionRequest::Subscribe(request))
     }
 
     pub(super) fn unsubscribe(&self, channel: &Arc<str>, pubsub: PubSub) -> Result<(), CallError> {
-        self.push(Request::Unsubscribe(channel.clone(), pubsub))
+        self.push(ConnectionRequest::Unsubscribe(channel.clone(), pubsub))
     }
 
     /// Sends PING. The receiver resolves once every earlier request is answered.
     pub(super) fn ping(&self) -> Result<oneshot::Receiver<()>, CallError> {
         let (pong, receiver) = oneshot::channel();
-        self.push(Request::Ping(Some(pong)))?;
+        self.push(ConnectionRequest::Ping(Some(pong)))?;
         Ok(receiver)
     }
 
-    fn push(&self, request: Request) -> Result<(), CallError> {
+    fn push(&self, request: ConnectionRequest) -> Result<(), CallError> {
         // In a forked process, the bytes would be mixed with those of the parent, or the request
         // would wait for a driver that only the parent has.
         if !self.process.is_this() {
@@ -202,12 +201,14 @@ impl Connection {
             return false;
         };
         if !outbox.bytes.is_empty() {
+            // The driver waits until the kernel takes these bytes, and writes this request after them (CONNECTION-1).
             return false;
         }
         let rest = self.encode(&mut outbox);
         // The no-op waker replaces no waker of the driver, which waits for the kernel only while
         // the outbox has bytes.
         let written = outbox.write(&mut Context::from_waker(Waker::noop()));
+        // Before the driver wakes, because it locks the outbox at once.
         drop(outbox);
         if rest || !matches!(written, Poll::Ready(Ok(()))) {
             self.driver.wake();
@@ -245,40 +246,10 @@ impl Connection {
         oldest.map_or(limit, left).min(limit)
     }
 
-    /// Ends the calls that are older than `limit`.
-    pub(super) fn expire(&self, limit: Duration, why: &str, registry: &SubscriptionRegistry) {
-        let Some(oldest) = Instant::now().checked_sub(limit) else {
-            return;
-        };
-        let fault = Fault(format!("no answer within {} ms{why}", limit.as_millis()));
-        let mut notifications = Vec::new();
-        {
-            // LOCKS: outbox, then ledger. Both are held, so that no byte is taken while calls are
-            // withdrawn.
-            let Outbox { bytes, taken, .. } = &mut *self.outbox.lock();
-            let mut ledger = self.ledger.lock();
-            if ledger.expire(oldest, &fault, bytes, *taken, &mut notifications) {
-                // INVARIANT LEDGER-6: the reply to this PING shows whether replies still belong to their requests.
-                drop(ledger.push(Request::Ping(None), Instant::now()));
-                self.driver.wake();
-            }
-        }
-        Notification::deliver(notifications, registry);
-    }
-
-    /// Refuses new requests. Requests in flight may still be answered.
-    pub(super) fn close(&self, registry: &SubscriptionRegistry) {
-        let mut notifications = Vec::new();
-        self.ledger
-            .lock()
-            .close(&CallError::Closed, &mut notifications);
-        Notification::deliver(notifications, registry);
-        self.driver.wake();
-    }
-
     /// Waits until every request is answered, after [`Connection::close`].
     pub(super) async fn drained(&self) {
         loop {
+            // Before the look at the ledger, so that no notification in between is missed.
             let drained = self.drained.notified();
             if self.ledger.lock().is_drained() {
                 return;
@@ -294,22 +265,6 @@ impl Connection {
         }
     }
 
-    /// Ends the connection. Each request gets the outcome that is known.
-    pub(super) fn end(&self, fault: &Fault, registry: &SubscriptionRegistry) {
-        let mut notifications = Vec::new();
-        {
-            let mut outbox = self.outbox.lock();
-            // INVARIANT CONNECTION-2: without a writer, nothing is written after this. The outbox
-            // stays locked until the ledger has used `taken`, so that no byte is taken in between.
-            // The socket closes once the driver has dropped its half, too.
-            drop(outbox.writer.take());
-            self.ledger
-                .lock()
-                .end(fault, outbox.taken, &mut notifications);
-        }
-        Notification::deliver(notifications, registry);
-    }
-
     /// Writes the waiting requests. Pending if the kernel takes no more bytes, or no request waits.
     fn poll_write(&self, cx: &mut Context<'_>) -> Poll<Result<(), Fault>> {
         let mut outbox = self.outbox.lock();
@@ -322,73 +277,6 @@ impl Connection {
             }
             ready!(outbox.write(cx))?;
         }
-    }
-
-    /// Handles one frame.
-    pub(super) fn receive(
-        &self,
-        incoming: Incoming,
-        registry: &SubscriptionRegistry,
-        events: &dyn TransportEvents,
-    ) -> Result<(), Fault> {
-        self.received.fetch_add(1, Ordering::Relaxed);
-        let notification = match incoming {
-            Incoming::Reply(reply) => {
-                let refuses =
-                    |text: &String| text.contains("READONLY") || text.starts_with("NOAUTH ");
-                if reply.as_ref().is_err_and(refuses) {
-                    self.refused.notify_waiters();
-                }
-                // A writing task holds this lock until it knows how many bytes were taken. So a
-                // reply that arrives very fast cannot be mistaken for one to a request that was not
-                // sent yet.
-                let taken = self.outbox.lock().taken;
-                let mut ledger = self.ledger.lock();
-                let notification = ledger.replied(reply, taken)?;
-                if ledger.waiting() > 0 {
-                    // The request may be this call, which must be sent again with its text.
-                    self.driver.wake();
-                }
-                self.notify_if_drained(&ledger);
-                if let Some(Notification::Subscribed(_, Err(error))) = &notification {
-                    self.known.subscription_refused(error);
-                }
-                notification
-            }
-            Incoming::Push(push) => match push.as_slice() {
-                [
-                    Value::Text(kind),
-                    Value::Text(channel),
-                    Value::Text(payload),
-                ] if kind == "message" || kind == "smessage" => {
-                    events.message(channel, payload.as_bytes());
-                    None
-                }
-                [Value::Text(kind), Value::Text(channel), Value::Int(_)]
-                    if kind == "sunsubscribe" =>
-                {
-                    self.ledger.lock().unsubscribed(channel);
-                    if registry.revoked(channel) {
-                        events.missed(Missed::Channel(channel));
-                    }
-                    None
-                }
-                [Value::Text(kind), _, Value::Int(_), ..]
-                    if ["subscribe", "ssubscribe", "unsubscribe"].contains(&kind.as_str()) =>
-                {
-                    let mut ledger = self.ledger.lock();
-                    let notification = ledger.confirmed_one_of(kind, &push);
-                    self.notify_if_drained(&ledger);
-                    notification
-                }
-                // Invalidations, and pushes of future servers. No request caused them.
-                _ => None,
-            },
-        };
-        if let Some(channel) = Notification::deliver(notification, registry) {
-            events.refused(&channel);
-        }
-        Ok(())
     }
 }
 

@@ -4,7 +4,8 @@
 use std::sync::Arc;
 
 use super::abilities::Known;
-use super::connection::{Carries, Connection, drive};
+use super::connection::driver::drive;
+use super::connection::{Carries, Connection};
 use super::handshake::not_connected;
 use super::protocol::Protocol;
 use super::remote::{OpenError, Opened, Remote};
@@ -13,8 +14,10 @@ use super::setup::Setup;
 use super::stream::SHARED;
 use super::subscriptions::SubscriptionRegistry;
 use super::task::AbortOnDrop;
+use crate::call_error::{CallError, Fault};
+use crate::events::TransportEvents;
+use crate::pubsub::PubSub;
 use crate::timer::{Duration, timeout};
-use crate::{CallError, Fault, PubSub, TransportEvents};
 
 pub(super) struct ControlConnection {
     connection: Arc<Connection>,

@@ -11,7 +11,7 @@ use tokio::runtime::Handle;
 
 use super::protocol::Protocol;
 use super::task::AbortOnDrop;
-use crate::{CallError, Fault};
+use crate::call_error::{CallError, Fault};
 
 /// No message contains this many consecutive bytes of a password. A server may repeat a part of it.
 const SECRET_MAX: usize = 8;

@@ -13,14 +13,30 @@ use std::fmt;
 
 use super::address_map::AddressMap;
 use super::credentials::Credentials;
-use super::endpoint::{Address, Endpoint, HostPort, PORT_DEFAULT, Security};
-use super::url::{Parts, credentials, database, decode, refused};
-use crate::{ConfigError, DeploymentKind, Fault};
+use super::endpoint::{Address, Endpoint, PORT_DEFAULT, Security};
+use super::host_port::HostPort;
+use super::url::{UrlParts, credentials, database, decode, refused};
+use crate::call_error::Fault;
+use crate::setting_error::SettingError;
 
 const SENTINEL_PORT_DEFAULT: u16 = 26379;
 
 /// The most hosts in a URL. A limit, because the client connects to each of them.
 const HOSTS_MAX: usize = 64;
+
+/// The kind of deployment that stores the locks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum DeploymentKind {
+    /// One server, or a deployment that looks like one behind a proxy or a load balancer.
+    Single,
+    /// The primary that Sentinel names.
+    Sentinel,
+    /// A cluster.
+    Cluster,
+    /// The in-memory engine in this process.
+    Embedded,
+}
 
 /// The deployment that stores the locks.
 #[derive(Clone, Debug)]
@@ -80,12 +96,12 @@ impl Deployment {
     ///
     /// # Errors
     ///
-    /// [`ConfigError::AddressMap`], if the map cannot be used, or not for this deployment.
-    pub fn mapped_by(mut self, map: AddressMap) -> Result<Self, ConfigError> {
+    /// [`SettingError::AddressMap`], if the map cannot be used, or not for this deployment.
+    pub fn mapped_by(mut self, map: AddressMap) -> Result<Self, SettingError> {
         map.check()?;
         if self.kind == DeploymentKind::Single {
             let reason = "a single server names no other addresses: put its address into the URL";
-            return Err(ConfigError::AddressMap {
+            return Err(SettingError::AddressMap {
                 reason: reason.to_owned(),
             });
         }
@@ -97,9 +113,9 @@ impl Deployment {
     ///
     /// # Errors
     ///
-    /// [`ConfigError::Url`].
-    pub fn parse(text: &str) -> Result<Self, ConfigError> {
-        let url = Parts::of(text)?;
+    /// [`SettingError::Url`].
+    pub fn parse(text: &str) -> Result<Self, SettingError> {
+        let url = UrlParts::of(text)?;
         let Some((server, kind)) = url.scheme.split_once('-') else {
             return Endpoint::of(&url).map(Deployment::single);
         };
@@ -133,7 +149,7 @@ impl Deployment {
     }
 }
 
-fn unknown_scheme() -> ConfigError {
+fn unknown_scheme() -> SettingError {
     refused(
         "unknown scheme; use redis://, rediss://, redis+unix://, redis-sentinel://, \
          rediss-sentinel://, redis-cluster:// or rediss-cluster://, or valkey in place of redis",
@@ -141,11 +157,11 @@ fn unknown_scheme() -> ConfigError {
 }
 
 fn endpoints(
-    url: &Parts<'_>,
+    url: &UrlParts<'_>,
     port: u16,
     security: Security,
     credentials: Option<&Credentials>,
-) -> Result<Vec<Endpoint>, ConfigError> {
+) -> Result<Vec<Endpoint>, SettingError> {
     if url.login.contains('@') {
         return Err(refused(
             "an `@` in a user or password must be written as %40",
@@ -161,7 +177,7 @@ fn endpoints(
         .collect()
 }
 
-fn sentinel(url: &Parts<'_>, security: Security) -> Result<Deployment, ConfigError> {
+fn sentinel(url: &UrlParts<'_>, security: Security) -> Result<Deployment, SettingError> {
     let path = url.path.strip_prefix('/').unwrap_or_default();
     let (master, number) = path.split_once('/').unwrap_or((path, ""));
     let master = decode(master)?;
@@ -196,7 +212,7 @@ fn sentinel(url: &Parts<'_>, security: Security) -> Result<Deployment, ConfigErr
     })
 }
 
-fn cluster(url: &Parts<'_>, security: Security) -> Result<Deployment, ConfigError> {
+fn cluster(url: &UrlParts<'_>, security: Security) -> Result<Deployment, SettingError> {
     if !url.query.unwrap_or_default().is_empty() {
         return Err(refused("redis-cluster:// takes no query parameters"));
     }

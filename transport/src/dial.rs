@@ -11,8 +11,9 @@ use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
 use super::stream::{Reader, Writer, addresses, tcp};
-use crate::CallError;
-use crate::endpoint::{Address, Endpoint, HostPort};
+use crate::call_error::{CallError, Fault};
+use crate::endpoint::{Address, Endpoint};
+use crate::host_port::HostPort;
 use crate::identity::Identity;
 
 #[cfg(feature = "tls")]
@@ -21,7 +22,10 @@ pub use super::tls::Tls;
 /// A type without values, because no endpoint needs TLS without the feature `tls`.
 #[cfg(not(feature = "tls"))]
 #[derive(Clone, Copy, Debug)]
-pub enum Tls {}
+pub enum NoTls {}
+
+#[cfg(not(feature = "tls"))]
+pub use self::NoTls as Tls;
 
 /// Makes streams to one server.
 #[derive(Clone)]
@@ -222,5 +226,5 @@ impl fmt::Debug for StreamDialer {
 }
 
 fn refused(text: &str) -> CallError {
-    CallError::Refused(crate::Fault(text.to_owned()))
+    CallError::Refused(Fault(text.to_owned()))
 }

@@ -2,34 +2,38 @@
 
 use bytes::{BufMut as _, BytesMut};
 
-use super::request::{KeyForm, Request, ScriptForm};
-use crate::PubSub;
-use crate::{Arg, Call};
+use super::request::{ConnectionRequest, KeyForm, ScriptForm};
+use crate::call::{Arg, Call};
+use crate::pubsub::PubSub;
 
 /// Encodes a request. `next_ping` returns the number for a PING.
-pub(super) fn request(out: &mut BytesMut, request: &Request, next_ping: impl FnOnce() -> u64) {
+pub(super) fn request(
+    out: &mut BytesMut,
+    request: &ConnectionRequest,
+    next_ping: impl FnOnce() -> u64,
+) {
     match request {
-        Request::Call(request) => call(out, &request.call, request.form, request.keys),
-        Request::Command(request) => {
+        ConnectionRequest::Call(request) => call(out, &request.call, request.form, request.keys),
+        ConnectionRequest::Command(request) => {
             let words: Vec<_> = request.words.iter().map(Vec::as_slice).collect();
             command(out, &words);
         }
-        Request::Subscribe(request) => {
+        ConnectionRequest::Subscribe(request) => {
             let name: &[u8] = match request.pubsub {
                 PubSub::Plain => b"SUBSCRIBE",
                 PubSub::Sharded => b"SSUBSCRIBE",
             };
             command(out, &[name, request.channel.as_bytes()]);
         }
-        Request::Unsubscribe(channel, PubSub::Plain) => {
+        ConnectionRequest::Unsubscribe(channel, PubSub::Plain) => {
             command(out, &[b"UNSUBSCRIBE", channel.as_bytes()]);
         }
-        Request::Unsubscribe(channel, PubSub::Sharded) => {
+        ConnectionRequest::Unsubscribe(channel, PubSub::Sharded) => {
             command(out, &[b"SUNSUBSCRIBE", channel.as_bytes()]);
             // INVARIANT LEDGER-5: the reply to this PING shows that SUNSUBSCRIBE was handled.
             command(out, &[b"PING"]);
         }
-        Request::Ping(_) => command(out, &[b"PING", next_ping().to_string().as_bytes()]),
+        ConnectionRequest::Ping(_) => command(out, &[b"PING", next_ping().to_string().as_bytes()]),
     }
 }
 

@@ -9,12 +9,12 @@
 //! `valkey`, `valkeys` and `valkey+unix` mean the same.
 
 use std::fmt;
-use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use super::credentials::Credentials;
-use super::url::{Parts, credentials, database, decode, host_and_port, refused};
-use crate::ConfigError;
+use super::host_port::HostPort;
+use super::url::{UrlParts, credentials, database, decode, host_and_port, refused};
+use crate::setting_error::SettingError;
 
 /// One server, as the transport needs it.
 #[derive(Clone, PartialEq, Eq)]
@@ -34,14 +34,6 @@ pub(crate) enum Address {
     Unix(PathBuf),
 }
 
-/// An address in the one form that is compared: an IP address in its shortest form and without brackets, or a name in
-/// lower case. If a cluster node sends an empty host, it means its own host.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(super) struct HostPort {
-    pub(super) host: String,
-    pub(super) port: u16,
-}
-
 pub(super) const PORT_DEFAULT: u16 = 6379;
 
 /// Whether connections to a server use TLS.
@@ -53,7 +45,7 @@ pub(super) enum Security {
 
 impl Endpoint {
     /// Parses the URL of one server without resolving names or opening connections.
-    pub(super) fn of(url: &Parts<'_>) -> Result<Self, ConfigError> {
+    pub(super) fn of(url: &UrlParts<'_>) -> Result<Self, SettingError> {
         match url.scheme.as_str() {
             "redis" | "valkey" => Self::networked(url, Security::Plain),
             "rediss" | "valkeys" if cfg!(feature = "tls") => Self::networked(url, Security::Tls),
@@ -106,7 +98,7 @@ impl Endpoint {
     #[cfg(feature = "tls")]
     pub(super) fn certified<'a>(&'a self, host: &'a str) -> &'a str {
         match &self.announced {
-            Some(announced) if ip_address(host).is_some() => &announced.host,
+            Some(announced) if super::host_port::ip_address(host).is_some() => &announced.host,
             _ => host,
         }
     }
@@ -117,7 +109,7 @@ impl Endpoint {
         default: u16,
         security: Security,
         credentials: Option<Credentials>,
-    ) -> Result<Self, ConfigError> {
+    ) -> Result<Self, SettingError> {
         let address = Address::of(security, host_and_port(text, default)?);
         Ok(Endpoint::new(address, credentials, None))
     }
@@ -141,7 +133,7 @@ impl Endpoint {
         self.database
     }
 
-    fn networked(url: &Parts<'_>, security: Security) -> Result<Self, ConfigError> {
+    fn networked(url: &UrlParts<'_>, security: Security) -> Result<Self, SettingError> {
         let address = Address::of(security, host_and_port(url.hosts, PORT_DEFAULT)?);
         if url.query.is_some() {
             return Err(refused("redis:// and rediss:// take no query parameters"));
@@ -153,7 +145,7 @@ impl Endpoint {
         Ok(Endpoint::new(address, url.credentials()?, database))
     }
 
-    fn unix(url: &Parts<'_>) -> Result<Self, ConfigError> {
+    fn unix(url: &UrlParts<'_>) -> Result<Self, SettingError> {
         if !(url.login.is_empty() && url.hosts.is_empty()) {
             return Err(refused(
                 "a Unix socket has no host; write redis+unix:///path with three slashes, \
@@ -192,35 +184,6 @@ impl fmt::Display for Endpoint {
             None => Ok(()),
         }
     }
-}
-
-impl HostPort {
-    pub(super) fn new(host: &str, port: u16) -> Self {
-        let host = match ip_address(host) {
-            Some(address) => address.to_string(),
-            None => host.to_ascii_lowercase(),
-        };
-        HostPort { host, port }
-    }
-}
-
-/// An IPv6 address has brackets in a URL, but not in the replies of servers.
-impl fmt::Display for HostPort {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let HostPort { host, port } = self;
-        if host.contains(':') {
-            write!(f, "[{host}]:{port}")
-        } else {
-            write!(f, "{host}:{port}")
-        }
-    }
-}
-
-fn ip_address(host: &str) -> Option<IpAddr> {
-    let inside = host
-        .strip_prefix('[')
-        .and_then(|host| host.strip_suffix(']'));
-    inside.unwrap_or(host).parse().ok()
 }
 
 impl Address {

@@ -20,9 +20,10 @@
 
 use tokio::time::{Duration, Instant};
 
+use crate::call::Call;
+use crate::call_error::{CallError, Fault};
 use crate::identity::Identity;
 use crate::sync::Mutex;
-use crate::{Call, CallError, Fault};
 
 /// The server that a node had before the present one.
 #[derive(Clone, Debug)]

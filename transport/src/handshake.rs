@@ -24,7 +24,7 @@ use bytes::BytesMut;
 use tokio::runtime::Handle;
 use tokio::time::{Duration, Instant};
 
-use self::exchange::{Exchange, Expected, Step};
+use self::exchange::{Exchange, ExpectedReply, Step};
 use self::replies::{SCRIPT_WITHOUT_KEYS, lacks_login, refuses_hello, role, text};
 use super::abilities::{Known, Scripts};
 use super::credentials::Credentials;
@@ -32,9 +32,9 @@ use super::identity::Identity;
 use super::login::{Login, Validity};
 use super::protocol::Protocol;
 use super::stream::{Reader, Writer};
-use crate::Value;
+use crate::call::Value;
+use crate::call_error::{CallError, Fault, sort_error_reply};
 use crate::endpoint::{Address, Endpoint};
-use crate::{CallError, Fault, sort_error_reply};
 
 pub(super) struct Handshake {
     pub(super) login: Login,
@@ -92,9 +92,9 @@ impl Handshake {
         let given = self.login.credentials(runtime).await;
         let (credentials, validity) = given.map_err(CallError::NotApplied)?;
         let mut exchange = Exchange::new(reader, writer);
-        let mut learned = Learned {
+        let mut learned = HandshakeFindings {
             has_login: credentials.is_some(),
-            ..Learned::default()
+            ..HandshakeFindings::default()
         };
         let greeted = self.greet(&mut exchange, credentials.as_ref(), &mut learned);
         // A server or a proxy that refuses a command may repeat its words, including the password.
@@ -117,7 +117,7 @@ impl Handshake {
         &self,
         exchange: &mut Exchange<'_>,
         credentials: Option<&Credentials>,
-        learned: &mut Learned,
+        learned: &mut HandshakeFindings,
     ) -> Result<(), CallError> {
         let (protocol, scripts) = self.known.begin();
         let mut steps = self.common(scripts.as_ref());
@@ -147,7 +147,7 @@ impl Handshake {
         &self,
         exchange: &mut Exchange<'_>,
         steps: &mut Vec<Step>,
-        learned: &mut Learned,
+        learned: &mut HandshakeFindings,
     ) -> Result<(), CallError> {
         // A server that has refused an optional command does not get it again.
         steps.retain(|step| {
@@ -155,7 +155,9 @@ impl Handshake {
         });
         let sent = Instant::now();
         exchange.send(steps).await;
-        let says_hello = steps.iter().any(|step| step.expected == Expected::Hello);
+        let says_hello = steps
+            .iter()
+            .any(|step| step.expected == ExpectedReply::Hello);
         for step in std::mem::take(steps) {
             let reply = exchange.reply().await.map_err(|why| {
                 let hint = if exchange.answered { "" } else { self.hint };
@@ -185,21 +187,21 @@ impl Handshake {
             words.extend(["AUTH", credentials.user(), &credentials.password]);
         }
         words.extend(["SETNAME", &self.name]);
-        Step::new(Expected::Hello, &words)
+        Step::new(ExpectedReply::Hello, &words)
     }
 
     /// What HELLO does in RESP3, and what its reply says.
     fn in_resp2(&self, credentials: Option<&Credentials>) -> Vec<Step> {
         let login = credentials.map(|known| known.auth(Protocol::Resp2));
         let mut steps: Vec<_> = login
-            .map(|words| Step::new(Expected::Required, &words))
+            .map(|words| Step::new(ExpectedReply::Required, &words))
             .into_iter()
             .collect();
         let name = ["CLIENT", "SETNAME", &self.name];
-        steps.push(Step::new(Expected::Optional, &name));
+        steps.push(Step::new(ExpectedReply::Optional, &name));
         if self.primary_only {
             // Not every server allows this one, or INFO.
-            steps.push(Step::new(Expected::Role, &["ROLE"]));
+            steps.push(Step::new(ExpectedReply::Role, &["ROLE"]));
         }
         steps
     }
@@ -209,13 +211,13 @@ impl Handshake {
         let mut steps = Vec::new();
         if let Some(database) = self.database {
             let words = ["SELECT", &database.to_string()];
-            steps.push(Step::new(Expected::Required, &words));
+            steps.push(Step::new(ExpectedReply::Required, &words));
         }
         // Not every user has the permission for this command.
-        steps.push(Step::new(Expected::Identity, &["INFO", "server"]));
+        steps.push(Step::new(ExpectedReply::Identity, &["INFO", "server"]));
         if self.primary_only || self.known.has_locks() {
             let words = ["INFO", "replication"];
-            steps.push(Step::new(Expected::Replication, &words));
+            steps.push(Step::new(ExpectedReply::Replication, &words));
         }
         // Servers before Redis 7.2 do not know CLIENT SETINFO; others may refuse it to this user.
         for (what, text) in [
@@ -223,19 +225,19 @@ impl Handshake {
             ("LIB-VER", env!("CARGO_PKG_VERSION")),
         ] {
             let words = ["CLIENT", "SETINFO", what, text];
-            steps.push(Step::new(Expected::Optional, &words));
+            steps.push(Step::new(ExpectedReply::Optional, &words));
         }
         if scripts.is_none() && self.known.has_locks() {
-            steps.push(Step::new(Expected::Script, SCRIPT_WITHOUT_KEYS));
+            steps.push(Step::new(ExpectedReply::Script, SCRIPT_WITHOUT_KEYS));
         }
         steps
     }
 
     fn settle(
         &self,
-        expected: Expected,
+        expected: ExpectedReply,
         reply: Result<Value, String>,
-        learned: &mut Learned,
+        learned: &mut HandshakeFindings,
     ) -> Result<(), CallError> {
         match (expected, reply) {
             // Before a login or on a full server, this is the answer to any command.
@@ -245,43 +247,45 @@ impl Handshake {
             (_, Err(text)) if text.starts_with("ERR max number of clients") => {
                 return Err(not_connected(&text));
             }
-            (Expected::Hello, Ok(welcome)) if welcome.field("proto") == Some(&Value::Int(3)) => {
+            (ExpectedReply::Hello, Ok(welcome))
+                if welcome.field("proto") == Some(&Value::Int(3)) =>
+            {
                 learned.role = welcome.field("role").cloned();
                 learned.protocol = Some(Protocol::Resp3);
                 self.known.speaks(Protocol::Resp3);
             }
             // The server has not changed the protocol.
-            (Expected::Hello, Ok(_)) => learned.protocol = Some(Protocol::Resp2),
-            (Expected::Hello, Err(text)) if refuses_hello(&text) => {
+            (ExpectedReply::Hello, Ok(_)) => learned.protocol = Some(Protocol::Resp2),
+            (ExpectedReply::Hello, Err(text)) if refuses_hello(&text) => {
                 if self.needs_resp3 {
                     let text = format!("this client needs RESP3, and HELLO is refused: {text}");
                     return Err(CallError::Refused(Fault(text)));
                 }
                 learned.protocol = Some(Protocol::Resp2);
             }
-            (Expected::Identity, reply) => {
+            (ExpectedReply::Identity, reply) => {
                 learned.server = Identity::of(reply.as_ref().ok());
                 self.known.met(learned.server.run_id());
             }
-            (Expected::Replication, Ok(info)) => {
+            (ExpectedReply::Replication, Ok(info)) => {
                 learned.server.replicates(&info);
                 learned.role = learned.role.take().or_else(|| role(&info));
             }
-            (Expected::Script, reply) => self.ran_without_keys(&reply, learned),
-            (Expected::ScriptWithKey, reply) => self.ran_with_key(&reply, learned),
+            (ExpectedReply::Script, reply) => self.ran_without_keys(&reply, learned),
+            (ExpectedReply::ScriptWithKey, reply) => self.ran_with_key(&reply, learned),
             // It may not say.
-            (Expected::WhoRuns, reply) => {
+            (ExpectedReply::WhoRuns, reply) => {
                 let run_id = reply.ok().and_then(text);
                 learned.ran_by.get_or_insert_default().extend(run_id);
             }
-            (Expected::ScriptWithTwoKeys, Ok(_)) => self.known.takes_several_slots(),
-            (Expected::Role, Ok(reply)) => {
+            (ExpectedReply::ScriptWithTwoKeys, Ok(_)) => self.known.takes_several_slots(),
+            (ExpectedReply::Role, Ok(reply)) => {
                 learned.role = learned.role.take().or_else(|| role(&reply));
             }
-            (Expected::Required, Ok(_))
-            | (Expected::ScriptWithTwoKeys, Err(_))
-            | (Expected::Optional | Expected::Role | Expected::Replication, _) => {}
-            (Expected::Hello | Expected::Required, Err(text)) => {
+            (ExpectedReply::Required, Ok(_))
+            | (ExpectedReply::ScriptWithTwoKeys, Err(_))
+            | (ExpectedReply::Optional | ExpectedReply::Role | ExpectedReply::Replication, _) => {}
+            (ExpectedReply::Hello | ExpectedReply::Required, Err(text)) => {
                 return Err(match sort_error_reply(&text) {
                     CallError::Refused(fault) => CallError::Refused(fault),
                     // No call was sent before, so none can have been applied.
@@ -295,7 +299,7 @@ impl Handshake {
 
 /// What is known so far.
 #[derive(Default)]
-struct Learned {
+struct HandshakeFindings {
     /// Whether there are credentials.
     has_login: bool,
     /// `None` until HELLO is answered.

@@ -11,7 +11,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use crate::Value;
+use crate::call::Value;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Identity {
@@ -50,7 +50,9 @@ impl Identity {
 
     /// Whether the server may have become a primary after it was a replica.
     pub(super) fn may_have_been_promoted(&self) -> bool {
-        self.replication.as_ref().is_none_or(|of| of.was_promoted)
+        self.replication
+            .as_ref()
+            .is_none_or(|replication| replication.was_promoted)
     }
 
     /// Whether this is certainly the same run of the same server, and it was not replaced meanwhile.
@@ -79,7 +81,7 @@ impl Identity {
     /// Whether this is certainly another server than `known`, or one that was a replica meanwhile.
     pub(super) fn is_other_than(&self, known: &Identity) -> bool {
         match (&self.run_id, &known.run_id) {
-            (Some(one), Some(other)) => one != other || self.was_promoted_since(known),
+            (Some(met), Some(before)) => met != before || self.was_promoted_since(known),
             _ => self.peer.is_some() && known.peer.is_some() && self.peer != known.peer,
         }
     }

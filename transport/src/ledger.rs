@@ -48,13 +48,14 @@ use tokio::time::Instant;
 use self::in_flight::{Before, InFlight};
 use self::order::Order;
 use super::encode;
-use super::request::{CallRequest, CommandRequest, Notification, Request, ScriptForm};
-use crate::Value;
-use crate::{CallError, Fault, PubSub, sort_error_reply};
+use super::request::{CallRequest, CommandRequest, ConnectionRequest, Notification, ScriptForm};
+use crate::call::Value;
+use crate::call_error::{CallError, Fault, sort_error_reply};
+use crate::pubsub::PubSub;
 
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
-    waiting: VecDeque<Waiting>,
+    waiting: VecDeque<WaitingRequest>,
     in_flight: VecDeque<InFlight>,
     /// The number of the next byte.
     encoded: u64,
@@ -67,17 +68,21 @@ pub(super) struct Ledger {
 const KEPT: usize = 256;
 
 #[derive(Debug)]
-struct Waiting {
-    request: Request,
+struct WaitingRequest {
+    request: ConnectionRequest,
     since: Instant,
 }
 
 impl Ledger {
-    pub(super) fn push(&mut self, request: Request, since: Instant) -> Result<(), CallError> {
+    pub(super) fn push(
+        &mut self,
+        request: ConnectionRequest,
+        since: Instant,
+    ) -> Result<(), CallError> {
         if let Some(error) = &self.closed {
             return Err(error.clone());
         }
-        self.waiting.push_back(Waiting { request, since });
+        self.waiting.push_back(WaitingRequest { request, since });
         Ok(())
     }
 
@@ -112,14 +117,14 @@ impl Ledger {
             .map(|sent| (sent.request.as_ref(), sent.since));
         let calls = waiting
             .chain(in_flight)
-            .filter(|(one, _)| one.is_some_and(Request::is_call));
+            .filter(|(request, _)| request.is_some_and(ConnectionRequest::is_call));
         calls.map(|(_, since)| since)
     }
 
     /// Moves waiting requests to the outbox, until that has `enough` bytes.
     pub(super) fn encode(&mut self, out: &mut BytesMut, enough: usize) {
         while out.len() < enough
-            && let Some(Waiting { request, since }) = self.waiting.pop_front()
+            && let Some(WaitingRequest { request, since }) = self.waiting.pop_front()
         {
             if request.is_abandoned() {
                 continue;
@@ -167,33 +172,33 @@ impl Ledger {
     /// The outcome of a request for its caller.
     fn answered(
         &mut self,
-        request: Request,
+        request: ConnectionRequest,
         since: Instant,
         reply: Result<Value, String>,
     ) -> Option<Notification> {
         match request {
-            Request::Unsubscribe(..) => None,
-            Request::Ping(pong) => pong.map(Notification::Pong),
-            Request::Subscribe(request) => {
+            ConnectionRequest::Unsubscribe(..) => None,
+            ConnectionRequest::Ping(pong) => pong.map(Notification::Pong),
+            ConnectionRequest::Subscribe(request) => {
                 let refusal = reply.err().map(|text| sort_error_reply(&text));
                 refusal.map(|error| Notification::Subscribed(request, Err(error)))
             }
-            Request::Call(mut request)
+            ConnectionRequest::Call(mut request)
                 if request.form == ScriptForm::Hash
                     && matches!(&reply, Err(text) if text.starts_with("NOSCRIPT")) =>
             {
                 // INVARIANT LEDGER-3.
                 if !request.answer.is_closed() {
                     request.form = ScriptForm::Text;
-                    self.waiting.push_front(Waiting {
-                        request: Request::Call(request),
+                    self.waiting.push_front(WaitingRequest {
+                        request: ConnectionRequest::Call(request),
                         since,
                     });
                 }
                 None
             }
-            Request::Call(CallRequest { answer, .. })
-            | Request::Command(CommandRequest { answer, .. }) => {
+            ConnectionRequest::Call(CallRequest { answer, .. })
+            | ConnectionRequest::Command(CommandRequest { answer, .. }) => {
                 let outcome = reply.map_err(|text| sort_error_reply(&text));
                 Some(Notification::Called(answer, outcome))
             }
@@ -215,14 +220,14 @@ impl Ledger {
             .in_flight
             .front()
             .is_some_and(|sent| match &sent.request {
-                Some(Request::Subscribe(request)) => {
+                Some(ConnectionRequest::Subscribe(request)) => {
                     let confirmation = match request.pubsub {
                         PubSub::Plain => "subscribe",
                         PubSub::Sharded => "ssubscribe",
                     };
                     kind == confirmation && *request.channel == *channel
                 }
-                Some(Request::Unsubscribe(gone, PubSub::Plain)) => {
+                Some(ConnectionRequest::Unsubscribe(gone, PubSub::Plain)) => {
                     kind == "unsubscribe" && **gone == *channel
                 }
                 _ => false,
@@ -233,7 +238,9 @@ impl Ledger {
         let sent = self.in_flight.pop_front()?;
         free_if_empty(&mut self.in_flight);
         match sent.request? {
-            Request::Subscribe(request) => Some(Notification::Subscribed(request, Ok(()))),
+            ConnectionRequest::Subscribe(request) => {
+                Some(Notification::Subscribed(request, Ok(())))
+            }
             _ => None,
         }
     }
@@ -241,7 +248,7 @@ impl Ledger {
     /// Handles `sunsubscribe` for a channel: the reply to the oldest request, or a push that nobody asked for.
     pub(super) fn unsubscribed(&mut self, channel: &str) {
         if let Some(InFlight {
-            request: Some(Request::Unsubscribe(gone, _)),
+            request: Some(ConnectionRequest::Unsubscribe(gone, _)),
             before,
             ..
         }) = self.in_flight.front_mut()
@@ -265,7 +272,12 @@ impl Ledger {
         let (mut withdrawn, mut waits) = (0, false);
         self.in_flight.retain_mut(|sent| {
             sent.first -= withdrawn;
-            if sent.since > oldest || !sent.request.as_ref().is_some_and(Request::is_call) {
+            if sent.since > oldest
+                || !sent
+                    .request
+                    .as_ref()
+                    .is_some_and(ConnectionRequest::is_call)
+            {
                 return true;
             }
             let is_taken = sent.first < taken;

@@ -18,7 +18,7 @@ use tokio::time::{Duration, Instant, sleep, sleep_until, timeout};
 
 use super::connection::Connection;
 use super::credentials::{Credentials, Provider};
-use crate::{CallError, Fault};
+use crate::call_error::{CallError, Fault};
 
 /// Pauses between attempts to renew a login.
 const PAUSE_MIN: Duration = Duration::from_secs(1);

@@ -29,9 +29,10 @@ use std::sync::atomic::Ordering;
 use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinHandle;
 
-use self::shared::{PAUSE_MAX, PAUSE_MIN, PILOT, Progress, Shared, not_now, position};
+use self::shared::{
+    NodeState, PAUSE_MAX, PAUSE_MIN, PRIMARY_CONNECTION, Progress, not_now, position,
+};
 use self::supervisor::{DrivenBy, DrivenConnection, Supervisor};
-use super::IfUnreachable;
 use super::abilities::Known;
 use super::grace::Former;
 use super::identity::Identity;
@@ -39,18 +40,20 @@ use super::pacer::Pacer;
 use super::remote::Remote;
 pub(super) use super::request::answer;
 use super::request::{CallOutcome, KeyForm, SubscribeOutcome};
-use super::setup::Setup;
+use super::setup::{IfUnreachable, Setup};
 use crate::sync::Mutex;
 use crate::timer::{Duration, Instant, timeout};
 
 pub(super) use self::shared::LANES;
 pub(super) use self::supervisor::CLOSING_MAX;
-use crate::Call;
-use crate::{CallError, Fault, Lane, PubSub, Role};
+use crate::call::Call;
+use crate::call_error::{CallError, Fault};
+use crate::lane::{Lane, Role};
+use crate::pubsub::PubSub;
 
 /// Three connections to one server.
 pub(crate) struct Node {
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<NodeState>,
     supervisors: Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -64,17 +67,18 @@ impl Node {
         if_unreachable: IfUnreachable,
     ) -> Result<Node, CallError> {
         let (first, lost) = (Former::Nobody, Arc::default());
-        let shared = Shared::new(Ok(Arc::new(remote)), first, setup, lost);
+        let shared = NodeState::new(Ok(Arc::new(remote)), first, setup, lost);
         let mut supervisors = supervisors(&shared);
         // CANCEL: dropping this future closes the connections that are already open.
-        let [pilot, others @ ..] = &mut supervisors;
+        let [primary_connection, others @ ..] = &mut supervisors;
         let limit = match if_unreachable {
             IfUnreachable::Fail => Duration::MAX,
             // The look-up of the name goes on in the background.
             IfUnreachable::RetryLater => 2 * shared.setup.timing.connect,
         };
-        let pilot = timeout(limit, pilot.open_first(if_unreachable)).await;
-        let mut first = vec![pilot.unwrap_or(Ok(None))?];
+        let primary_connection =
+            timeout(limit, primary_connection.open_first(if_unreachable)).await;
+        let mut first = vec![primary_connection.unwrap_or(Ok(None))?];
         if first[0].is_some() {
             let others = others
                 .iter_mut()
@@ -93,7 +97,7 @@ impl Node {
         setup: Setup,
         lost: Arc<Notify>,
     ) -> Node {
-        let shared = Shared::new(remote, former, setup, lost);
+        let shared = NodeState::new(remote, former, setup, lost);
         let supervisors = supervisors(&shared).into_iter();
         let supervisors = supervisors.map(|supervisor| {
             let first = supervisor.open_at_once();
@@ -103,7 +107,7 @@ impl Node {
     }
 
     fn run(
-        shared: Arc<Shared>,
+        shared: Arc<NodeState>,
         supervisors: impl Iterator<Item = (Supervisor, Option<DrivenConnection>)>,
     ) -> Node {
         let own = &shared.setup.runtimes.own;
@@ -273,8 +277,8 @@ impl Node {
     }
 }
 
-/// The three supervisors. The pilot's comes first, because its connection is opened first.
-fn supervisors(shared: &Arc<Shared>) -> [Supervisor; 3] {
+/// The three supervisors. That of the primary connection comes first, because this connection is opened first.
+fn supervisors(shared: &Arc<NodeState>) -> [Supervisor; 3] {
     shared.begins();
     let supervisor = |role, driven_by| Supervisor {
         shared: shared.clone(),
@@ -283,7 +287,7 @@ fn supervisors(shared: &Arc<Shared>) -> [Supervisor; 3] {
         pacer: Pacer::new(PAUSE_MIN, PAUSE_MAX).eager_for(shared.setup.timing.eager()),
     };
     [
-        supervisor(PILOT, DrivenBy::OwnThread),
+        supervisor(PRIMARY_CONNECTION, DrivenBy::OwnThread),
         supervisor(Role::Calls(Lane::Caller), DrivenBy::CallerRuntime),
         supervisor(Role::Messages, DrivenBy::CallerRuntime),
     ]

@@ -3,12 +3,14 @@
 use std::sync::Arc;
 
 use crate::abilities::{Abilities, Known, SHARDED_MESSAGES, Scripts};
+use crate::call::{Call, Value};
+use crate::call_error::{CallError, Fault};
+use crate::epoch::NodeId;
+use crate::lane::Lane;
 use crate::node::Node;
 use crate::task::rarely;
 use crate::timer::Instant;
 use crate::transport::{Nodes, Transport};
-use crate::{Call, Value};
-use crate::{CallError, Fault, Lane, NodeId};
 
 impl Transport {
     /// Runs a script without keys on a node, once.

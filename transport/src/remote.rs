@@ -14,7 +14,7 @@ use super::endpoint::Endpoint;
 use super::handshake::{Greeting, Handshake, not_connected};
 use super::stream::{LOOK_UP_MAX, Reader, Writer};
 use super::task::AbortOnDrop;
-use crate::CallError;
+use crate::call_error::CallError;
 
 pub(crate) struct Remote {
     pub(super) dial: Dial,

@@ -6,15 +6,15 @@ use std::sync::Arc;
 use futures_util::FutureExt as _;
 use tokio::sync::oneshot;
 
-use super::subscriptions::SubscriptionRegistry;
-use crate::{Call, Value};
-use crate::{CallError, Fault, PubSub};
+use crate::call::{Call, Value};
+use crate::call_error::{CallError, Fault};
+use crate::pubsub::PubSub;
 
 pub(super) type CallOutcome = Result<Value, CallError>;
 pub(super) type SubscribeOutcome = Result<(), CallError>;
 
 #[derive(Debug)]
-pub(super) enum Request {
+pub(super) enum ConnectionRequest {
     Call(CallRequest),
     /// A command other than a script, which takes no lock: ROLE, CLUSTER SLOTS, WAIT, AUTH.
     Command(CommandRequest),
@@ -90,50 +90,35 @@ pub(super) enum Notification {
     Pong(oneshot::Sender<()>),
 }
 
-impl Notification {
-    /// Returns the channel that was not restored and is forgotten.
-    pub(super) fn deliver(
-        all: impl IntoIterator<Item = Self>,
-        registry: &SubscriptionRegistry,
-    ) -> Option<Arc<str>> {
-        let mut forgotten = None;
-        // The receiver may have been dropped.
-        all.into_iter().for_each(|notification| match notification {
-            Notification::Called(answer, outcome) => drop(answer.send(outcome)),
-            Notification::Subscribed(request, outcome) => {
-                forgotten = registry.answered(request, outcome);
-            }
-            Notification::Interrupted(request) => registry.interrupted(request),
-            Notification::Pong(pong) => drop(pong.send(())),
-        });
-        forgotten
-    }
-}
-
-impl Request {
+impl ConnectionRequest {
     /// Whether a request that was not sent may be forgotten. A subscription without a waiter may
     /// not: it restores a channel, or its unsubscription follows.
     pub(super) fn is_abandoned(&self) -> bool {
         match self {
-            Request::Call(request) => request.answer.is_closed(),
-            Request::Command(request) => request.answer.is_closed(),
-            Request::Subscribe(_) | Request::Unsubscribe(..) | Request::Ping(_) => false,
+            ConnectionRequest::Call(request) => request.answer.is_closed(),
+            ConnectionRequest::Command(request) => request.answer.is_closed(),
+            ConnectionRequest::Subscribe(_)
+            | ConnectionRequest::Unsubscribe(..)
+            | ConnectionRequest::Ping(_) => false,
         }
     }
 
     /// Whether the request has a timeout in the ledger. Only calls and commands do.
     pub(super) fn is_call(&self) -> bool {
-        matches!(self, Request::Call(_) | Request::Command(_))
+        matches!(
+            self,
+            ConnectionRequest::Call(_) | ConnectionRequest::Command(_)
+        )
     }
 
     pub(super) fn unanswered(self, error: CallError) -> Option<Notification> {
         match self {
-            Request::Call(CallRequest { answer, .. })
-            | Request::Command(CommandRequest { answer, .. }) => {
+            ConnectionRequest::Call(CallRequest { answer, .. })
+            | ConnectionRequest::Command(CommandRequest { answer, .. }) => {
                 Some(Notification::Called(answer, Err(error)))
             }
-            Request::Subscribe(request) => Some(Notification::Interrupted(request)),
-            Request::Unsubscribe(..) | Request::Ping(_) => None,
+            ConnectionRequest::Subscribe(request) => Some(Notification::Interrupted(request)),
+            ConnectionRequest::Unsubscribe(..) | ConnectionRequest::Ping(_) => None,
         }
     }
 }

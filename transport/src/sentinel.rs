@@ -44,29 +44,28 @@ use tokio::sync::Notify;
 use tokio::time::{Duration, timeout};
 
 use self::watch::{Origin, Watched};
-use super::IfUnreachable;
 use super::deployment::Deployment;
 use super::endpoint::Endpoint;
 use super::grace::Former;
 use super::handshake::not_connected;
 use super::node::Node;
 use super::remote::Remote;
-use super::setup::Setup;
+use super::setup::{IfUnreachable, Setup};
 use super::task::AbortOnDrop;
-use crate::Value;
+use crate::call::Value;
+use crate::call_error::{CallError, Fault};
 use crate::sync::Mutex;
-use crate::{CallError, Fault};
 
 /// The longest time between two looks, apart from jitter.
 const EVERY: Duration = Duration::from_millis(1_500);
 
 pub(crate) struct Sentinel {
     pub(super) node: Arc<Node>,
-    shared: Arc<Shared>,
+    shared: Arc<SentinelState>,
     looking: AbortOnDrop<()>,
 }
 
-struct Shared {
+struct SentinelState {
     deployment: Deployment,
     setup: Setup,
     /// Notified when there may be another primary.
@@ -87,7 +86,7 @@ impl Sentinel {
         let unknown = Err(Fault("no sentinel has named the primary yet".into()));
         let node = Node::open(unknown, Former::Nobody, setup.clone(), changed.clone());
         let node = Arc::new(node);
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(SentinelState {
             deployment,
             setup,
             changed,
@@ -161,7 +160,7 @@ impl fmt::Debug for Sentinel {
     }
 }
 
-impl Shared {
+impl SentinelState {
     /// A server that sentinels have named. It is refused unless it is a primary.
     fn primary(&self, server: &Result<Endpoint, Fault>) -> Result<Arc<Remote>, Fault> {
         let server = server.as_ref().map_err(Clone::clone)?;

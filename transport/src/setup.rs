@@ -6,7 +6,6 @@ use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use tokio::runtime::Handle;
 
-use super::Timing;
 use super::abilities::Servers;
 use super::credentials::Provider;
 use super::dial::{Dial, StreamDialer, Tls};
@@ -14,7 +13,10 @@ use super::endpoint::Endpoint;
 use super::login::Login;
 use super::remote::Remote;
 use super::stream::SHARED;
-use crate::{CallError, ShardedPubSub, TransportEvents};
+use super::timing::Timing;
+use crate::call_error::CallError;
+use crate::events::TransportEvents;
+use crate::pubsub::ShardedPubSub;
 
 /// How a client reaches its servers, and the observer of its events.
 #[derive(Clone)]
@@ -52,6 +54,15 @@ pub struct Runtimes {
     pub own: Handle,
 }
 
+/// What to do if no server can be reached when the client is created.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IfUnreachable {
+    /// Fail with an error.
+    Fail,
+    /// Create the client, and connect in the background.
+    RetryLater,
+}
+
 impl Setup {
     /// A server with locks.
     pub(super) fn server(&self, endpoint: &Endpoint) -> Result<Remote, CallError> {
@@ -70,7 +81,7 @@ impl Setup {
         let resolved = async |remote: Remote| remote.resolve(own, None, SHARED).await;
         let remotes = endpoints
             .into_iter()
-            .filter_map(|one| self.sentinel(one).ok());
+            .filter_map(|endpoint| self.sentinel(endpoint).ok());
         let mut all: FuturesUnordered<_> = remotes.map(resolved).collect();
         while let Some(Err(_)) = all.next().await {}
     }

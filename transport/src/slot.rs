@@ -17,16 +17,16 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::connection::Connection;
+use crate::call_error::{CallError, Fault};
 use crate::sync::{AtomicU64, Mutex};
-use crate::{CallError, Fault};
 
 pub(super) struct ConnectionSlot {
     /// With the generation of the connections that are accepted.
-    state: Mutex<(State, u64)>,
+    state: Mutex<(SlotState, u64)>,
     epoch: AtomicU64,
 }
 
-enum State {
+enum SlotState {
     Connected(Arc<Connection>),
     /// The fault says why.
     Disconnected(Fault),
@@ -35,7 +35,7 @@ enum State {
 
 impl ConnectionSlot {
     pub(super) fn new() -> Self {
-        let state = State::Disconnected(Fault("not connected yet".into()));
+        let state = SlotState::Disconnected(Fault("not connected yet".into()));
         ConnectionSlot {
             state: Mutex::new((state, 0)),
             epoch: AtomicU64::new(0),
@@ -45,9 +45,9 @@ impl ConnectionSlot {
     /// The connection to send on. Without a connection nothing is queued, and the call is not applied.
     pub(super) fn connection(&self) -> Result<Arc<Connection>, CallError> {
         match &self.state.lock().0 {
-            State::Connected(connection) => Ok(connection.clone()),
-            State::Disconnected(fault) => Err(CallError::NotApplied(fault.clone())),
-            State::Closed => Err(CallError::Closed),
+            SlotState::Connected(connection) => Ok(connection.clone()),
+            SlotState::Disconnected(fault) => Err(CallError::NotApplied(fault.clone())),
+            SlotState::Closed => Err(CallError::Closed),
         }
     }
 
@@ -62,7 +62,7 @@ impl ConnectionSlot {
 
     /// Updates the reason why there is no connection, if there is none.
     pub(super) fn unreachable(&self, fault: Fault) {
-        if let State::Disconnected(why) = &mut self.state.lock().0 {
+        if let SlotState::Disconnected(why) = &mut self.state.lock().0 {
             *why = fault;
         }
     }
@@ -75,18 +75,18 @@ impl ConnectionSlot {
         self.take(&mut guard.0, fault)
     }
 
-    fn take(&self, state: &mut State, fault: Fault) -> Option<Arc<Connection>> {
-        if matches!(state, State::Closed) {
+    fn take(&self, state: &mut SlotState, fault: Fault) -> Option<Arc<Connection>> {
+        if matches!(state, SlotState::Closed) {
             return None;
         }
-        match std::mem::replace(state, State::Disconnected(fault)) {
-            State::Connected(connection) => {
+        match std::mem::replace(state, SlotState::Disconnected(fault)) {
+            SlotState::Connected(connection) => {
                 // INVARIANT SLOT-1: the epoch rises before `state` is unlocked, so before the slot
                 // can get another connection.
                 self.epoch.fetch_add(1, Ordering::AcqRel);
                 Some(connection)
             }
-            State::Disconnected(_) | State::Closed => None,
+            SlotState::Disconnected(_) | SlotState::Closed => None,
         }
     }
 
@@ -96,13 +96,13 @@ impl ConnectionSlot {
         if *accepted != generation {
             return false;
         }
-        if !matches!(state, State::Closed) {
-            *state = State::Connected(connection.clone());
+        if !matches!(state, SlotState::Closed) {
+            *state = SlotState::Connected(connection.clone());
         }
         true
     }
 
     pub(super) fn close(&self) {
-        self.state.lock().0 = State::Closed;
+        self.state.lock().0 = SlotState::Closed;
     }
 }

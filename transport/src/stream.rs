@@ -16,11 +16,17 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep};
 
-use crate::endpoint::HostPort;
+use crate::call_error::Fault;
+use crate::host_port::HostPort;
 use crate::sync::Mutex;
 
 pub(crate) type Reader = Box<dyn AsyncRead + Send + Unpin>;
 pub(crate) type Writer = Box<dyn AsyncWrite + Send + Unpin>;
+
+/// The end of a stream that was in use.
+pub(super) fn lost(error: &io::Error) -> Fault {
+    Fault(format!("the connection was lost: {error}"))
+}
 
 /// Keeps routers from dropping our idle connections.
 pub(super) const KEEPALIVE: Duration = Duration::from_secs(10);
@@ -103,32 +109,33 @@ pub(super) async fn look_up(
     let answered = answered.shared();
     let under_way = {
         let mut look_ups = LOOK_UPS.lock();
-        look_ups.retain(|name, one| one.serves(if name == host { age_max } else { SHARED }));
+        look_ups
+            .retain(|name, look_up| look_up.serves(if name == host { age_max } else { SHARED }));
         let begun = || LookUp {
             answer: answered.clone(),
             since: None,
             is_read: false,
         };
-        let one = look_ups.entry(host.to_owned()).or_insert_with(begun);
-        one.answer.clone()
+        let look_up = look_ups.entry(host.to_owned()).or_insert_with(begun);
+        look_up.answer.clone()
     };
     if under_way.ptr_eq(&answered) {
-        let under_way = UnderWay(host.to_owned());
+        let under_way = RunningLookUp(host.to_owned());
         // Not under the lock: a runtime that was shut down drops the closure at once, which takes the lock.
         resolver.spawn_blocking(move || {
             let addresses = ask(&under_way.0).map_err(|error| error.to_string());
             if addresses.is_ok() {
-                change(&under_way.0, |one| one.since = Some(Instant::now()));
+                change(&under_way.0, |look_up| look_up.since = Some(Instant::now()));
             }
             drop(under_way);
             drop(answer.send(addresses));
         });
     }
     let answer = under_way.await;
-    change(host, |one| {
+    change(host, |look_up| {
         // Another look-up may be under way by now, because this one has failed.
-        if one.since.is_some() && !std::mem::replace(&mut one.is_read, true) {
-            one.since = Some(Instant::now());
+        if look_up.since.is_some() && !std::mem::replace(&mut look_up.is_read, true) {
+            look_up.since = Some(Instant::now());
         }
     });
     match answer {
@@ -144,12 +151,15 @@ fn change(host: &str, change: impl FnOnce(&mut LookUp)) {
 }
 
 /// The entry of a look-up. Dropping it removes the entry, unless the system has answered.
-struct UnderWay(String);
+struct RunningLookUp(String);
 
-impl Drop for UnderWay {
+impl Drop for RunningLookUp {
     fn drop(&mut self) {
         let mut look_ups = LOOK_UPS.lock();
-        if look_ups.get(&self.0).is_some_and(|one| one.since.is_none()) {
+        if look_ups
+            .get(&self.0)
+            .is_some_and(|look_up| look_up.since.is_none())
+        {
             look_ups.remove(&self.0);
         }
     }

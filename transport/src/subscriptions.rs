@@ -28,14 +28,15 @@ use tokio::sync::oneshot;
 
 use super::connection::Connection;
 use super::request::{SubscribeOutcome, SubscribeRequest};
+use crate::call_error::{CallError, Fault};
+use crate::pubsub::PubSub;
 use crate::sync::Mutex;
-use crate::{CallError, Fault, PubSub};
 
 #[derive(Default)]
-pub(super) struct SubscriptionRegistry(Mutex<State>);
+pub(super) struct SubscriptionRegistry(Mutex<RegistryState>);
 
 #[derive(Default)]
-struct State {
+struct RegistryState {
     connectivity: Connectivity,
     /// Sorted, so that simulations are repeatable.
     channels: BTreeMap<Arc<str>, Registered>,
@@ -236,7 +237,7 @@ impl SubscriptionRegistry {
     }
 }
 
-impl State {
+impl RegistryState {
     /// REGISTRY-4: the next connection would be refused the channel too, and some end when they are.
     fn forget(&mut self, refused: &SubscribeRequest) -> Option<Arc<str>> {
         let registered = self.channels.get(&refused.channel)?;

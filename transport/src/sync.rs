@@ -12,9 +12,11 @@
 //! there is one. So every test checks the rule.
 //!
 //! With `--cfg shuttle`, the tests use locks and atomics that may switch to another thread wherever
-//! the system might: those of `tests/model/sync.rs`.
+//! the system might: those of `sync/shuttled.rs`.
 
 mod map;
+#[cfg(all(test, shuttle))]
+pub(crate) mod shuttled;
 
 #[cfg(all(debug_assertions, feature = "test-util"))]
 use std::cell::Cell;
@@ -26,7 +28,7 @@ use tokio::sync::futures::Notified;
 #[cfg(not(all(test, shuttle)))]
 pub use self::counted::{AtomicU64, AtomicUsize, AtomicWaker, Mutex, MutexGuard};
 #[cfg(all(test, shuttle))]
-pub use crate::tests::model::sync::{AtomicU64, AtomicUsize, AtomicWaker, Mutex, MutexGuard};
+pub use self::shuttled::{AtomicU64, AtomicUsize, AtomicWaker, MutexGuard, ShuttleMutex as Mutex};
 
 pub use map::Map;
 
@@ -85,7 +87,7 @@ struct Held(());
 
 impl Held {
     #[inline]
-    fn one() -> Self {
+    fn counted() -> Self {
         #[cfg(all(debug_assertions, feature = "test-util"))]
         LOCKS.set(LOCKS.get() + 1);
         Held(())
@@ -102,22 +104,22 @@ impl Drop for Held {
 
 /// The guard of a lock. It counts as a held lock until it is dropped.
 #[derive(Debug)]
-pub struct Guard<G> {
+pub struct CountedGuard<G> {
     guard: G,
     _held: Held,
 }
 
-impl<G> Guard<G> {
+impl<G> CountedGuard<G> {
     #[inline]
     fn new(guard: G) -> Self {
-        Guard {
+        CountedGuard {
             guard,
-            _held: Held::one(),
+            _held: Held::counted(),
         }
     }
 }
 
-impl<G: Deref> Deref for Guard<G> {
+impl<G: Deref> Deref for CountedGuard<G> {
     type Target = G::Target;
 
     #[inline]
@@ -126,7 +128,7 @@ impl<G: Deref> Deref for Guard<G> {
     }
 }
 
-impl<G: DerefMut> DerefMut for Guard<G> {
+impl<G: DerefMut> DerefMut for CountedGuard<G> {
     #[inline]
     fn deref_mut(&mut self) -> &mut G::Target {
         &mut self.guard
@@ -140,10 +142,10 @@ mod counted {
 
     pub use futures_util::task::AtomicWaker;
 
-    use super::Guard;
+    use super::CountedGuard;
 
     /// The guard of a locked mutex.
-    pub type MutexGuard<'a, T> = Guard<parking_lot::MutexGuard<'a, T>>;
+    pub type MutexGuard<'a, T> = CountedGuard<parking_lot::MutexGuard<'a, T>>;
 
     /// A mutex without poisoning.
     #[derive(Debug, Default)]
@@ -158,12 +160,12 @@ mod counted {
         /// Waits for the lock.
         #[inline]
         pub fn lock(&self) -> MutexGuard<'_, T> {
-            Guard::new(self.0.lock())
+            CountedGuard::new(self.0.lock())
         }
 
         /// Takes the lock if it is free.
         pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
-            self.0.try_lock().map(Guard::new)
+            self.0.try_lock().map(CountedGuard::new)
         }
 
         /// The value, which nobody else can have.

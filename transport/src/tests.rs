@@ -51,6 +51,7 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::dial::{Dial, StreamDialer};
 use crate::endpoint::{Endpoint, Security};
 use crate::node::{CLOSING_MAX, LANES, Node, answer};
+use crate::pubsub::PubSub;
 use crate::remote::Remote;
 use crate::request::{CallOutcome, KeyForm};
 use crate::*;

@@ -20,18 +20,18 @@ use tokio_rustls::rustls::{
 use self::pems::Pems;
 use super::deployment::Deployment;
 use super::endpoint::Endpoint;
-use crate::ConfigError;
+use crate::call_error::{CallError, Fault};
+use crate::setting_error::SettingError;
 use crate::sync::Mutex;
-use crate::{CallError, Fault};
 
 pub use self::options::TlsOptions;
 
 /// The TLS state that all connections of a client share, for any host. Clones are cheap.
 #[derive(Clone)]
 #[expect(missing_debug_implementations, reason = "it has private keys")]
-pub struct Tls(Arc<Shared>);
+pub struct Tls(Arc<TlsState>);
 
-struct Shared {
+struct TlsState {
     options: TlsOptions,
     /// The authorities that the system trusts, read once. `None` if the options name others.
     system: Option<RootCertStore>,
@@ -52,15 +52,15 @@ impl Tls {
     ///
     /// # Errors
     ///
-    /// [`ConfigError::Tls`].
-    pub async fn load(options: TlsOptions, runtime: &Handle) -> Result<Self, ConfigError> {
+    /// [`SettingError::Tls`].
+    pub async fn load(options: TlsOptions, runtime: &Handle) -> Result<Self, SettingError> {
         let loaded = runtime
             .spawn_blocking(move || Tls::load_blocking(options))
             .await;
         loaded.unwrap_or_else(|error| Err(unusable(error.to_string())))
     }
 
-    pub(super) fn load_blocking(options: TlsOptions) -> Result<Self, ConfigError> {
+    pub(super) fn load_blocking(options: TlsOptions) -> Result<Self, SettingError> {
         if let Some(name) = &options.server_name {
             parse_name(name).map_err(|error| unusable(format!("server_name: {error}")))?;
         }
@@ -72,7 +72,7 @@ impl Tls {
         let pems = Pems::read(&options).map_err(unusable)?;
         let config = Arc::new(pems.config(&options, system.as_ref()).map_err(unusable)?);
         let current = Mutex::new(Current { pems, config });
-        Ok(Tls(Arc::new(Shared {
+        Ok(Tls(Arc::new(TlsState {
             options,
             system,
             current,
@@ -89,14 +89,14 @@ impl Tls {
     ///
     /// # Errors
     ///
-    /// [`ConfigError::Url`].
-    pub fn can_name_all(&self, deployment: &Deployment) -> Result<(), ConfigError> {
+    /// [`SettingError::Url`].
+    pub fn can_name_all(&self, deployment: &Deployment) -> Result<(), SettingError> {
         let has_name = |endpoint: &Endpoint| self.name_of(&endpoint.host_port().host).is_ok();
         if deployment.endpoints.iter().all(has_name) {
             return Ok(());
         }
         let reason = "a host that no certificate can name; write a DNS name or an IP address";
-        Err(ConfigError::Url {
+        Err(SettingError::Url {
             reason: reason.to_owned(),
         })
     }
@@ -132,7 +132,7 @@ impl Tls {
     }
 }
 
-impl Shared {
+impl TlsState {
     fn renew(&self) -> Result<(), String> {
         let pems = Pems::read(&self.options)?;
         if self.current.lock().pems != pems {
@@ -160,8 +160,8 @@ fn parse_name(host: &str) -> Result<ServerName<'static>, String> {
     ServerName::try_from(host.to_owned()).map_err(|error| error.to_string())
 }
 
-fn unusable(reason: String) -> ConfigError {
-    ConfigError::Tls { reason }
+fn unusable(reason: String) -> SettingError {
+    SettingError::Tls { reason }
 }
 
 /// Explains a TLS error: which side did not accept which certificate.

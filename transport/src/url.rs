@@ -9,8 +9,8 @@
 use std::net::{Ipv6Addr, SocketAddr};
 
 use super::credentials::Credentials;
-use super::endpoint::HostPort;
-use crate::ConfigError;
+use super::host_port::HostPort;
+use crate::setting_error::SettingError;
 
 /// Characters that no host name contains.
 const NOT_IN_A_NAME: &[char] = &[
@@ -18,7 +18,7 @@ const NOT_IN_A_NAME: &[char] = &[
 ];
 
 /// The parts of a URL, still percent-encoded.
-pub(super) struct Parts<'a> {
+pub(super) struct UrlParts<'a> {
     /// In lower case.
     pub(super) scheme: String,
     /// The part before the last `@` of the authority: `user:password`.
@@ -31,8 +31,8 @@ pub(super) struct Parts<'a> {
     pub(super) query: Option<&'a str>,
 }
 
-impl<'a> Parts<'a> {
-    pub(super) fn of(text: &'a str) -> Result<Self, ConfigError> {
+impl<'a> UrlParts<'a> {
+    pub(super) fn of(text: &'a str) -> Result<Self, SettingError> {
         let text = text.trim();
         let (scheme, rest) = text.split_once(':').unwrap_or_default();
         let scheme = scheme.to_ascii_lowercase();
@@ -52,7 +52,7 @@ impl<'a> Parts<'a> {
             None => ("", rest),
         };
         let (login, hosts) = authority.rsplit_once('@').unwrap_or(("", authority));
-        Ok(Parts {
+        Ok(UrlParts {
             scheme,
             login,
             hosts,
@@ -62,7 +62,7 @@ impl<'a> Parts<'a> {
     }
 
     /// The credentials that precede the hosts.
-    pub(super) fn credentials(&self) -> Result<Option<Credentials>, ConfigError> {
+    pub(super) fn credentials(&self) -> Result<Option<Credentials>, SettingError> {
         let (user, password) = self.login.split_once(':').unwrap_or((self.login, ""));
         credentials(decode(user)?, decode(password)?)
     }
@@ -73,7 +73,7 @@ impl<'a> Parts<'a> {
         &self,
         names: [&str; N],
         reason: &str,
-    ) -> Result<[Option<String>; N], ConfigError> {
+    ) -> Result<[Option<String>; N], SettingError> {
         let mut values = [const { None }; N];
         let pairs = self.query.unwrap_or_default().split('&');
         for pair in pairs.filter(|pair| !pair.is_empty()) {
@@ -89,7 +89,7 @@ impl<'a> Parts<'a> {
 }
 
 /// Splits a host and its port. An IPv6 address is in brackets.
-pub(super) fn host_and_port(text: &str, default: u16) -> Result<HostPort, ConfigError> {
+pub(super) fn host_and_port(text: &str, default: u16) -> Result<HostPort, SettingError> {
     // The colons of an IPv6 address are within brackets.
     let end = match text.find(']') {
         Some(bracket) => bracket + 1,
@@ -127,7 +127,7 @@ fn port_number(text: &str, default: u16) -> Option<u16> {
     digits.parse().ok().filter(|port| is_number && *port > 0)
 }
 
-fn host_name(text: &str) -> Result<String, ConfigError> {
+fn host_name(text: &str) -> Result<String, SettingError> {
     if text.is_empty() {
         return Err(refused(
             "the host is missing; write redis://host:port, and percent-encode special characters of a user \
@@ -152,7 +152,7 @@ fn host_name(text: &str) -> Result<String, ConfigError> {
     }
 }
 
-fn scheme_is_missing(text: &str) -> ConfigError {
+fn scheme_is_missing(text: &str) -> SettingError {
     let address = if text.parse::<SocketAddr>().is_ok() {
         text
     } else {
@@ -161,13 +161,13 @@ fn scheme_is_missing(text: &str) -> ConfigError {
     refused(format!("the scheme is missing: write redis://{address}"))
 }
 
-pub(super) fn refused(reason: impl Into<String>) -> ConfigError {
-    ConfigError::Url {
+pub(super) fn refused(reason: impl Into<String>) -> SettingError {
+    SettingError::Url {
         reason: reason.into(),
     }
 }
 
-pub(super) fn database(text: &str) -> Result<u8, ConfigError> {
+pub(super) fn database(text: &str) -> Result<u8, SettingError> {
     text.parse()
         .map_err(|_| refused("the database must be a number from 0 to 255"))
 }
@@ -175,7 +175,7 @@ pub(super) fn database(text: &str) -> Result<u8, ConfigError> {
 pub(super) fn credentials(
     user: String,
     password: String,
-) -> Result<Option<Credentials>, ConfigError> {
+) -> Result<Option<Credentials>, SettingError> {
     match (user.is_empty(), password.is_empty()) {
         (true, true) => Ok(None),
         // Without a password, the server would silently use the default user.
@@ -189,7 +189,7 @@ pub(super) fn credentials(
 }
 
 /// Decodes percent-encoding.
-pub(super) fn decode(text: &str) -> Result<String, ConfigError> {
+pub(super) fn decode(text: &str) -> Result<String, SettingError> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();
     while let Some(byte) = rest.next() {

@@ -6,9 +6,8 @@
 use bytes::BytesMut;
 
 use crate::reply::{ErrorReply, Outcome, Reply};
+use crate::server_run::SERVER_VERSION;
 use crate::store::Message;
-
-pub(crate) const SERVER_VERSION: &str = "7.0.15";
 
 /// The dialect of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

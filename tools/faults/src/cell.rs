@@ -16,7 +16,7 @@ use crate::history::{self, Event, Line, What};
 use crate::peers::Peer;
 use crate::plan::LARGE;
 use crate::report::{self, timeline};
-use crate::result::Cell;
+use crate::result::{CELLS, Cell};
 use crate::run::{Ran, RunArguments};
 use crate::steps;
 use crate::workload::{PERMITS, Workload};
@@ -233,9 +233,6 @@ fn belongs_to(event: &Event, workload: &str) -> bool {
         .split_once(':')
         .is_some_and(|(of, _)| of == workload)
 }
-
-/// The file with the cells of a run, within the folder of that run.
-pub(crate) const CELLS: &str = "cells.json";
 
 /// Writes the cells, and a timeline for each.
 pub(crate) fn write(cells: &[Cell], ran: &Ran, out: &Path) -> Result<(), String> {

@@ -12,10 +12,9 @@ use std::time::Instant;
 
 use clap::{Args, ValueEnum as _};
 
-use crate::cell::CELLS;
 use crate::fault;
 use crate::peers::{self, Peer};
-use crate::result::Cell;
+use crate::result::{CELLS, Cell};
 use crate::run::{SECONDS, is_possible};
 use crate::world::Kind;
 

@@ -4,6 +4,9 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+/// The file with the cells of a run, within the folder of that run.
+pub(crate) const CELLS: &str = "cells.json";
+
 /// One workload under one fault on one deployment, by one library.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]

@@ -7,12 +7,10 @@ use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 use arbitrary::Unstructured;
 
 use crate::targets::Target;
+use crate::world::HANG;
 
 /// The most that may be allocated at once, far more than an input of a few kilobytes needs.
 const BYTES_MAX: u64 = 64 << 20;
-
-/// The start of the panic message of a call that does not end.
-pub(crate) const HANG: &str = "hang:";
 
 /// How one input ended.
 #[derive(Clone, Debug, PartialEq, Eq)]

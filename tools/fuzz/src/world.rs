@@ -5,7 +5,8 @@ use std::time::Duration;
 use tokio::runtime::Builder;
 use tokio::time::timeout;
 
-use crate::verdict::HANG;
+/// The start of the panic message of a call that does not end.
+pub(crate) const HANG: &str = "hang:";
 
 pub(crate) const NOW: Duration = Duration::ZERO;
 

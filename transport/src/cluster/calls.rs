@@ -14,14 +14,15 @@
 
 use tokio::sync::oneshot;
 
-use super::keyslot::keyslot;
-use super::redirect::Redirect;
-use super::{Shared, retired};
-use crate::Call;
+use super::{ClusterState, retired};
+use crate::call::Call;
+use crate::call_error::{CallError, Fault};
+use crate::keyslot::keyslot;
+use crate::lane::{Lane, Role};
 use crate::node::{Node, answer};
+use crate::redirect::Redirect;
 use crate::request::{CallOutcome, KeyForm};
 use crate::timer::{Duration, Instant, sleep, timeout_at};
-use crate::{CallError, Fault, Lane, Role};
 
 /// How often one call is sent again because of MOVED and ASK.
 pub(super) const REDIRECTS_MAX: u32 = 5;
@@ -30,7 +31,7 @@ pub(super) const REDIRECTS_MAX: u32 = 5;
 const PAUSE_MIN: Duration = Duration::from_millis(2);
 const PAUSE_MAX: Duration = Duration::from_millis(50);
 
-impl Shared {
+impl ClusterState {
     pub(crate) async fn call(&self, lane: Lane, call: Call) -> CallOutcome {
         let Some(key) = call.keys.first() else {
             return self.call_anywhere(lane, call).await;

@@ -20,14 +20,18 @@ use std::sync::Arc;
 use futures_util::future::join_all;
 use tokio::sync::{Notify, oneshot};
 
+use super::ClusterState;
 use super::calls::{REDIRECTS_MAX, redirected};
 use super::map::SlotMap;
-use super::redirect::Redirect;
-use super::{Shared, keyslot};
+use crate::call_error::{CallError, Fault};
+use crate::events::{Missed, TransportEvents};
+use crate::keyslot::keyslot;
+use crate::lane::{Lane, Role};
+use crate::pubsub::PubSub;
+use crate::redirect::Redirect;
 use crate::request::SubscribeOutcome;
 use crate::sync::Mutex;
 use crate::timer::{Duration, Instant, sleep, timeout, timeout_at};
-use crate::{CallError, Fault, Lane, Missed, PubSub, Role, TransportEvents};
 
 /// The pause before a round that follows a failure.
 const RETRY: Duration = Duration::from_millis(100);
@@ -64,7 +68,7 @@ pub(super) struct OfNode {
 }
 
 impl OfNode {
-    pub(super) fn new(number: u32, shared: &Shared) -> Self {
+    pub(super) fn new(number: u32, shared: &ClusterState) -> Self {
         let (wanted, round) = (
             shared.channels.wanted.clone(),
             shared.channels.round.clone(),
@@ -143,7 +147,7 @@ impl TransportEvents for OfNode {
 }
 
 pub(super) async fn subscribe(
-    shared: &Shared,
+    shared: &ClusterState,
     channel: &Arc<str>,
     pubsub: PubSub,
 ) -> Result<(), CallError> {
@@ -195,7 +199,7 @@ pub(super) async fn subscribe(
     }
 }
 
-pub(super) fn unsubscribe(shared: &Shared, channel: &Arc<str>) {
+pub(super) fn unsubscribe(shared: &ClusterState, channel: &Arc<str>) {
     let mut wanted = shared.channels.wanted.lock();
     if let Some(Wanted { node, .. }) = wanted.remove(channel)
         && let Some(node) = shared.nodes.get(node)
@@ -205,7 +209,7 @@ pub(super) fn unsubscribe(shared: &Shared, channel: &Arc<str>) {
 }
 
 /// Moves channels to the nodes of their slots, until it is dropped.
-pub(super) async fn run(shared: Arc<Shared>) {
+pub(super) async fn run(shared: Arc<ClusterState>) {
     loop {
         shared.channels.round.notified().await;
         while !round(&shared).await {
@@ -216,7 +220,7 @@ pub(super) async fn run(shared: Arc<Shared>) {
 }
 
 /// Subscribes each channel where it belongs. False if one could not be subscribed yet.
-async fn round(shared: &Shared) -> bool {
+async fn round(shared: &ClusterState) -> bool {
     let astray: Vec<_> = {
         let wanted = shared.channels.wanted.lock();
         let astray = wanted.iter().filter(|(channel, wanted)| {
@@ -238,7 +242,7 @@ async fn round(shared: &Shared) -> bool {
     moved.await.into_iter().all(|done| done)
 }
 
-async fn move_one(shared: &Shared, channel: &Arc<str>, since: Instant) -> bool {
+async fn move_one(shared: &ClusterState, channel: &Arc<str>, since: Instant) -> bool {
     let Ok(number) = shared.owner(keyslot(channel)) else {
         return false;
     };
@@ -272,7 +276,7 @@ async fn move_one(shared: &Shared, channel: &Arc<str>, since: Instant) -> bool {
     }
 }
 
-impl Shared {
+impl ClusterState {
     /// INVARIANT CHANNELS-3.
     fn refused(&self, channel: &Arc<str>, since: Instant) {
         let wanted = self.channels.wanted.lock();

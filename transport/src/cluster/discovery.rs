@@ -13,16 +13,20 @@ use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use tokio::time::{Duration, Instant, sleep};
 
-use super::Shared;
-use super::keyslot::keyslot;
+use super::ClusterState;
 use super::layout::{Layout, Range};
 use crate::abilities::SHARDED_MESSAGES;
+use crate::call_error::{CallError, Fault};
 use crate::control::{ControlConnection, Deaf};
-use crate::endpoint::{Endpoint, HostPort};
+use crate::endpoint::Endpoint;
+use crate::events::Missed;
 use crate::grace::Former;
+use crate::host_port::HostPort;
+use crate::keyslot::keyslot;
+use crate::lane::Lane;
 use crate::node::Node;
 use crate::pacer::Pacer;
-use crate::{CallError, Fault, Lane, Missed, ShardedPubSub};
+use crate::pubsub::ShardedPubSub;
 
 /// The pause between two updates while nothing casts doubt on the map, apart from jitter.
 const EVERY: Duration = Duration::from_secs(10);
@@ -43,7 +47,7 @@ pub(super) const ANSWER_MAX: Duration = Duration::from_millis(500);
 const ASKED: usize = 3;
 
 /// Runs until it is dropped.
-pub(super) async fn run(shared: Arc<Shared>) {
+pub(super) async fn run(shared: Arc<ClusterState>) {
     let at_most = (shared.setup.timing.command / 3).clamp(AT_MOST[0], AT_MOST[1]);
     let mut pacer = Pacer::new(AT_LEAST, at_most).eager_for(shared.setup.timing.eager());
     let mut asked = Instant::now();
@@ -67,9 +71,9 @@ pub(super) async fn run(shared: Arc<Shared>) {
         }
         asked = Instant::now();
         match discover(&shared).await {
-            Ok(Seen::Changed) => pacer.begin_anew(),
+            Ok(MapUpdate::Changed) => pacer.begin_anew(),
             // The next call or connection that fails will cast doubt on the map again.
-            Ok(Seen::Same) => pacer.nothing_new(),
+            Ok(MapUpdate::Same) => pacer.nothing_new(),
             // No node answers, so no failover can be seen. Each question is an attempt to connect to each node.
             Err(_) => pacer.slow_down(AT_MOST[1]),
         }
@@ -78,13 +82,13 @@ pub(super) async fn run(shared: Arc<Shared>) {
 
 /// The result of an update.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Seen {
+pub(super) enum MapUpdate {
     Changed,
     Same,
 }
 
 /// Asks nodes until some have answered. Fails if none did.
-pub(super) async fn discover(shared: &Arc<Shared>) -> Result<Seen, CallError> {
+pub(super) async fn discover(shared: &Arc<ClusterState>) -> Result<MapUpdate, CallError> {
     let mut asked: Vec<_> = shared.nodes.all();
     fastrand::shuffle(&mut asked);
     // Nodes with a connection come first. The others are asked only if none of these answers.
@@ -111,7 +115,7 @@ pub(super) async fn discover(shared: &Arc<Shared>) -> Result<Seen, CallError> {
     apply(shared, layout)
 }
 
-async fn ask(shared: &Shared, node: &Node, host: String) -> Option<Layout> {
+async fn ask(shared: &ClusterState, node: &Node, host: String) -> Option<Layout> {
     let limit = ANSWER_MAX.min(shared.setup.timing.command);
     let question = async {
         let slots: [&[u8]; 2] = [b"CLUSTER", b"SLOTS"];
@@ -125,7 +129,7 @@ async fn ask(shared: &Shared, node: &Node, host: String) -> Option<Layout> {
 }
 
 /// Asks the nodes of the URL and all other known nodes at once. The first good answer wins.
-async fn ask_seeds(shared: &Arc<Shared>) -> Result<Layout, CallError> {
+async fn ask_seeds(shared: &Arc<ClusterState>) -> Result<Layout, CallError> {
     let known = shared.nodes.all().into_iter();
     let known = known.filter_map(|(number, _)| shared.nodes.endpoint(number));
     let mut seeds = shared.deployment.endpoints.clone();
@@ -151,7 +155,7 @@ async fn ask_seeds(shared: &Arc<Shared>) -> Result<Layout, CallError> {
     Err(failed)
 }
 
-async fn ask_seed(shared: &Arc<Shared>, endpoint: &Endpoint) -> Result<Layout, CallError> {
+async fn ask_seed(shared: &Arc<ClusterState>, endpoint: &Endpoint) -> Result<Layout, CallError> {
     let remote = Arc::new(shared.setup.server(endpoint)?);
     let control = ControlConnection::open(&remote, &shared.setup, Arc::new(Deaf)).await?;
     if shared.setup.sharded_pubsub == ShardedPubSub::Auto {
@@ -181,7 +185,7 @@ async fn has_sharded_messages(control: &ControlConnection) -> Result<bool, CallE
 
 /// A node, and its other address if it has one. The address map may know only one of the two, but certificates
 /// contain the first.
-fn owner(shared: &Shared, range: &Range) -> Result<(Endpoint, Option<HostPort>), Fault> {
+fn owner(shared: &ClusterState, range: &Range) -> Result<(Endpoint, Option<HostPort>), Fault> {
     let named = shared.deployment.server_at(&range.address)?;
     let also = range.also.as_ref();
     let also = also.map(|also| shared.deployment.server_at(also));
@@ -196,9 +200,13 @@ fn owner(shared: &Shared, range: &Range) -> Result<(Endpoint, Option<HostPort>),
 }
 
 /// Updates the map to a view. Slots keep their owner if the address map fails for the new one.
-fn apply(shared: &Arc<Shared>, layout: Layout) -> Result<Seen, CallError> {
+fn apply(shared: &Arc<ClusterState>, layout: Layout) -> Result<MapUpdate, CallError> {
     // LOCKS: the address map is foreign code, so it is asked before `view` is locked.
-    let owners: Vec<_> = layout.ranges.iter().map(|one| owner(shared, one)).collect();
+    let owners: Vec<_> = layout
+        .ranges
+        .iter()
+        .map(|range| owner(shared, range))
+        .collect();
     if let Some(Err(fault)) = owners.first()
         && owners.iter().all(Result::is_err)
     {
@@ -218,9 +226,9 @@ fn apply(shared: &Arc<Shared>, layout: Layout) -> Result<Seen, CallError> {
                 None => Former::Unknown,
             },
         });
-        shared.nodes.is_named(owner, &range.id);
+        shared.nodes.record_name(owner, &range.id);
         if let Some(also) = also {
-            shared.nodes.is_also_at(owner, also);
+            shared.nodes.add_address(owner, also);
         }
         for slot in range.first..=range.last {
             shared.map.give(slot, owner);
@@ -231,9 +239,9 @@ fn apply(shared: &Arc<Shared>, layout: Layout) -> Result<Seen, CallError> {
         }
     }
     let seen = if lost.is_empty() {
-        Seen::Same
+        MapUpdate::Same
     } else {
-        Seen::Changed
+        MapUpdate::Changed
     };
     lost.retain(|before, _| !view.contains(before));
     // LOCKS: release `view` first, because the end of a connection wakes callers (FOREIGN-1 of
@@ -256,7 +264,7 @@ fn apply(shared: &Arc<Shared>, layout: Layout) -> Result<Seen, CallError> {
     Ok(seen)
 }
 
-impl Shared {
+impl ClusterState {
     /// Gives up a node that serves no slot any more. Its connections end before this returns.
     pub(super) fn retire(&self, number: u32) -> bool {
         let Some(node) = self.nodes.retire(number) else {

@@ -1,8 +1,9 @@
 //! A node's view of the cluster: which slots each node serves, and how new the view is.
 
-use super::keyslot::SLOTS;
-use crate::Value;
-use crate::endpoint::{HostPort, Security};
+use crate::call::Value;
+use crate::endpoint::Security;
+use crate::host_port::HostPort;
+use crate::keyslot::SLOTS;
 
 /// One node's view of the cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -8,12 +8,12 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use super::keyslot::SLOTS;
+use crate::keyslot::SLOTS;
 
-pub(super) struct SlotMap(Box<[Slot]>);
+pub(super) struct SlotMap(Box<[SlotOwner]>);
 
 #[derive(Default)]
-struct Slot {
+struct SlotOwner {
     /// The number of the node; zero if none is known.
     owner: AtomicU32,
     changes: AtomicU32,
@@ -21,7 +21,7 @@ struct Slot {
 
 impl SlotMap {
     pub(super) fn new() -> Self {
-        SlotMap((0..SLOTS).map(|_| Slot::default()).collect())
+        SlotMap((0..SLOTS).map(|_| SlotOwner::default()).collect())
     }
 
     pub(super) fn owner(&self, slot: u16) -> Option<u32> {
@@ -55,7 +55,7 @@ impl SlotMap {
         owners.filter(|owner| *owner != 0).collect()
     }
 
-    fn at(&self, slot: u16) -> &Slot {
+    fn at(&self, slot: u16) -> &SlotOwner {
         &self.0[usize::from(slot)]
     }
 }

@@ -6,29 +6,30 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::sync::Mutex;
 
-use crate::endpoint::{Endpoint, HostPort};
+use crate::endpoint::Endpoint;
+use crate::host_port::HostPort;
 use crate::identity::Identity;
 use crate::node::Node;
 
 /// The most nodes to keep that no layout names. A joining node will soon be named.
-const STRANGERS_MAX: usize = 16;
+const UNNAMED_MAX: usize = 16;
 
 #[derive(Default)]
-pub(super) struct Nodes {
-    table: Mutex<Table>,
+pub(super) struct KnownNodes {
+    table: Mutex<NodeTable>,
     /// The number of reconnects of retired nodes.
     reconnects: AtomicU64,
 }
 
 #[derive(Default)]
-struct Table {
+struct NodeTable {
     /// The node with number n is at index n - 1. Numbers are never reused, because epochs identify nodes by them.
     nodes: Vec<Option<Member>>,
     /// The numbers of nodes by the address at which they are reached (`address_map.rs` says why). A node may have
     /// several: its host name and its IP address.
     addresses: HashMap<HostPort, u32>,
     /// The nodes that only redirects have named, the newest last.
-    strangers: VecDeque<u32>,
+    unnamed: VecDeque<u32>,
 }
 
 #[derive(Clone)]
@@ -39,7 +40,7 @@ struct Member {
     named: Option<String>,
 }
 
-impl Nodes {
+impl KnownNodes {
     /// The node with this number. `None` for zero, or if the node was retired.
     pub(super) fn get(&self, number: u32) -> Option<Arc<Node>> {
         self.table
@@ -80,12 +81,12 @@ impl Nodes {
     }
 
     /// Records how a layout names this node.
-    pub(super) fn is_named(&self, number: u32, name: &str) {
+    pub(super) fn record_name(&self, number: u32, name: &str) {
         let mut table = self.table.lock();
         if let Some(member) = table.member_mut(number)
             && member.named.replace(name.to_owned()).is_none()
         {
-            table.strangers.retain(|other| *other != number);
+            table.unnamed.retain(|other| *other != number);
         }
     }
 
@@ -99,17 +100,17 @@ impl Nodes {
 
     /// Records that a redirect led to this node. Returns a node to retire if there are too many that no layout names.
     /// Otherwise, a server that answers with ever new addresses would make the client connect to all of them.
-    pub(super) fn is_met(&self, number: u32) -> Option<u32> {
+    pub(super) fn record_redirect(&self, number: u32) -> Option<u32> {
         let mut table = self.table.lock();
-        if table.member(number)?.named.is_some() || table.strangers.contains(&number) {
+        if table.member(number)?.named.is_some() || table.unnamed.contains(&number) {
             return None;
         }
-        table.strangers.push_back(number);
-        (table.strangers.len() > STRANGERS_MAX).then(|| table.strangers.pop_front())?
+        table.unnamed.push_back(number);
+        (table.unnamed.len() > UNNAMED_MAX).then(|| table.unnamed.pop_front())?
     }
 
     /// Adds another address of a node.
-    pub(super) fn is_also_at(&self, number: u32, address: HostPort) {
+    pub(super) fn add_address(&self, number: u32, address: HostPort) {
         self.table.lock().addresses.insert(address, number);
     }
 
@@ -135,7 +136,7 @@ impl Nodes {
     pub(super) fn retire(&self, number: u32) -> Option<Arc<Node>> {
         let mut table = self.table.lock();
         table.addresses.retain(|_, other| *other != number);
-        table.strangers.retain(|other| *other != number);
+        table.unnamed.retain(|other| *other != number);
         let member = index(number).and_then(|at| table.nodes.get_mut(at)?.take())?;
         self.reconnects
             .fetch_add(member.node.reconnects(), Ordering::Relaxed);
@@ -148,7 +149,7 @@ impl Nodes {
     }
 }
 
-impl Table {
+impl NodeTable {
     fn member(&self, number: u32) -> Option<&Member> {
         self.nodes.get(index(number)?)?.as_ref()
     }

@@ -52,19 +52,19 @@ impl Boundary {
         let Some(&letter) = bytes.get(self.next) else {
             return Ok(None);
         };
-        let kind = Kind::of(letter)?;
+        let kind = ElementKind::of(letter)?;
         let Some(line_end) = self.line_end(bytes)? else {
             return Ok(None);
         };
         let line = &bytes[self.next + 1..line_end];
         let (end, children) = match kind {
-            Kind::Line => (line_end + 2, 0),
-            Kind::Text => {
+            ElementKind::Line => (line_end + 2, 0),
+            ElementKind::Text => {
                 let text_end = length(letter, line)?.map(|bytes| bytes.saturating_add(2));
                 ((line_end + 2).saturating_add(text_end.unwrap_or(0)), 0)
             }
-            Kind::Items => (line_end + 2, length(letter, line)?.unwrap_or(0)),
-            Kind::Pairs | Kind::Attribute => (
+            ElementKind::Items => (line_end + 2, length(letter, line)?.unwrap_or(0)),
+            ElementKind::Pairs | ElementKind::Attribute => (
                 line_end + 2,
                 length(letter, line)?.unwrap_or(0).saturating_mul(2),
             ),
@@ -79,7 +79,7 @@ impl Boundary {
             return Ok(None);
         }
         // An attribute precedes an element and does not count as one.
-        if let (false, Some(missing)) = (kind == Kind::Attribute, self.missing.last_mut()) {
+        if let (false, Some(missing)) = (kind == ElementKind::Attribute, self.missing.last_mut()) {
             *missing -= 1;
         }
         self.open(children)?;
@@ -128,7 +128,7 @@ impl Boundary {
 
 /// What follows the type byte of an element.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum ElementKind {
     /// A line, which is the whole element.
     Line,
     /// A line with the length of a text, and the text.
@@ -141,14 +141,14 @@ enum Kind {
     Attribute,
 }
 
-impl Kind {
-    fn of(letter: u8) -> Result<Kind, Malformed> {
+impl ElementKind {
+    fn of(letter: u8) -> Result<ElementKind, Malformed> {
         Ok(match letter {
-            b'+' | b'-' | b':' | b'_' | b',' | b'#' | b'(' => Kind::Line,
-            b'$' | b'!' | b'=' => Kind::Text,
-            b'*' | b'~' | b'>' => Kind::Items,
-            b'%' => Kind::Pairs,
-            b'|' => Kind::Attribute,
+            b'+' | b'-' | b':' | b'_' | b',' | b'#' | b'(' => ElementKind::Line,
+            b'$' | b'!' | b'=' => ElementKind::Text,
+            b'*' | b'~' | b'>' => ElementKind::Items,
+            b'%' => ElementKind::Pairs,
+            b'|' => ElementKind::Attribute,
             b';' | b'.' => return Err(super::streamed()),
             _ => {
                 return Err(Malformed(format!(

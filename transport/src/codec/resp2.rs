@@ -5,7 +5,7 @@
 //! after it. jedis-mock confirms a subscription with three parts for each channel so far, in one array.
 
 use super::Incoming;
-use crate::Value;
+use crate::call::Value;
 
 const KINDS: [&str; 6] = [
     "message",

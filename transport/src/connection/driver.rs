@@ -8,10 +8,11 @@ use bytes::BytesMut;
 use tokio::io::AsyncReadExt as _;
 
 use super::Connection;
+use crate::call_error::Fault;
 use crate::codec::{Decoder, Malformed};
-use crate::stream::Reader;
+use crate::events::TransportEvents;
+use crate::stream::{Reader, lost};
 use crate::subscriptions::SubscriptionRegistry;
-use crate::{Fault, TransportEvents};
 
 /// The size of one read, and how many reads the driver does before it yields to other tasks.
 const READ: usize = 16 * 1024;
@@ -43,7 +44,10 @@ pub(crate) async fn drive(
             // Handle the replies that have already arrived first, because they are valid.
             broken = Some(fault);
         }
+        // Reading comes last, because it returns as soon as nothing more has arrived.
         for _ in 0..READS {
+            // Decode before reading: the handshake may have left bytes, and what is left here must be less than one
+            // reply (`codec.rs`).
             loop {
                 let fault = match decoder.decode(&mut inbox) {
                     Ok(None) => break,
@@ -82,8 +86,4 @@ fn poll_read(
     }
     inbox.reserve(READ);
     std::pin::pin!(reader.read_buf(inbox)).poll(cx)
-}
-
-pub(super) fn lost(error: &std::io::Error) -> Fault {
-    Fault(format!("the connection was lost: {error}"))
 }

@@ -6,9 +6,8 @@ use std::task::{Context, Poll, ready};
 use bytes::{Buf as _, BytesMut};
 use tokio::io::AsyncWrite as _;
 
-use super::driver::lost;
-use crate::Fault;
-use crate::stream::Writer;
+use crate::call_error::Fault;
+use crate::stream::{Writer, lost};
 
 pub(super) struct Outbox {
     pub(super) bytes: BytesMut,

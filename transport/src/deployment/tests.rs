@@ -4,7 +4,7 @@ use super::*;
 
 fn reason(url: &str) -> String {
     match Deployment::parse(url) {
-        Err(ConfigError::Url { reason }) => reason,
+        Err(SettingError::Url { reason }) => reason,
         other => panic!("{url}: {other:?}"),
     }
 }
@@ -38,11 +38,14 @@ fn sentinels_with_and_without_ports() {
 
 #[test]
 fn a_cluster_is_the_same_in_any_order() {
-    let of = |url| Deployment::parse(url).expect("a URL").to_string();
-    assert_eq!(of("redis-cluster://b:1,a"), "redis-cluster://a:6379,b:1");
-    assert_eq!(of("valkey-cluster://a,b:1/"), "redis-cluster://a:6379,b:1");
+    let shown = |url| Deployment::parse(url).expect("a URL").to_string();
+    assert_eq!(shown("redis-cluster://b:1,a"), "redis-cluster://a:6379,b:1");
+    assert_eq!(
+        shown("valkey-cluster://a,b:1/"),
+        "redis-cluster://a:6379,b:1"
+    );
     #[cfg(feature = "tls")]
-    assert_eq!(of("rediss-cluster://u:p@a"), "rediss-cluster://a:6379");
+    assert_eq!(shown("rediss-cluster://u:p@a"), "rediss-cluster://a:6379");
 }
 
 #[test]

@@ -3,8 +3,8 @@
 use super::*;
 
 impl Endpoint {
-    pub(crate) fn parse(text: &str) -> Result<Self, ConfigError> {
-        Endpoint::of(&Parts::of(text)?)
+    pub(crate) fn parse(text: &str) -> Result<Self, SettingError> {
+        Endpoint::of(&UrlParts::of(text)?)
     }
 }
 
@@ -15,7 +15,7 @@ fn parse(text: &str) -> Endpoint {
 fn reason(text: &str) -> String {
     match Endpoint::parse(text) {
         Ok(endpoint) => panic!("{text} was accepted as {endpoint}"),
-        Err(ConfigError::Url { reason }) => reason,
+        Err(SettingError::Url { reason }) => reason,
         Err(other) => panic!("{text}: {other:?}"),
     }
 }

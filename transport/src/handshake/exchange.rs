@@ -5,19 +5,19 @@ use std::io;
 use bytes::BytesMut;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-use crate::Value;
+use crate::call::Value;
 use crate::codec::{Decoder, Incoming};
 use crate::encode::command;
 use crate::stream::{Reader, Writer};
 
 /// A command of the handshake.
 pub(super) struct Step {
-    pub(super) expected: Expected,
+    pub(super) expected: ExpectedReply,
     words: Vec<Vec<u8>>,
 }
 
 impl Step {
-    pub(super) fn new(expected: Expected, words: &[&str]) -> Self {
+    pub(super) fn new(expected: ExpectedReply, words: &[&str]) -> Self {
         let words = words.iter().map(|word| word.as_bytes().to_vec()).collect();
         Step { expected, words }
     }
@@ -29,7 +29,7 @@ impl Step {
 
 /// The expected reply to a command of the handshake.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Expected {
+pub(super) enum ExpectedReply {
     Hello,
     Required,
     Optional,
@@ -46,12 +46,15 @@ pub(super) enum Expected {
     ScriptWithTwoKeys,
 }
 
-impl Expected {
+impl ExpectedReply {
     /// Whether the connection can do without the command.
     pub(super) fn is_optional(self) -> bool {
         matches!(
             self,
-            Expected::Optional | Expected::Identity | Expected::Replication | Expected::Role
+            ExpectedReply::Optional
+                | ExpectedReply::Identity
+                | ExpectedReply::Replication
+                | ExpectedReply::Role
         )
     }
 }

@@ -3,8 +3,9 @@
 use crate::abilities::{
     Scripts, is_about_the_command, is_redirect, refuses_our_scripts, repeats_the_command,
 };
+use crate::call::Value;
+use crate::call_error::{CallError, Fault, sort_error_reply};
 use crate::identity::line;
-use crate::{CallError, Fault, Value, sort_error_reply};
 
 /// A script that no server has, and one with a key, which is written as those of locks are. Neither changes anything.
 pub(super) const SCRIPT_WITHOUT_KEYS: &[&str] =
@@ -37,7 +38,7 @@ pub(super) fn without_keys(reply: &Result<Value, String>) -> WithoutKeys {
 }
 
 /// Which scripts a server runs that has refused one without keys, by its reply to one with a key. `None` if it does not
-/// say: only words about the command as such say that there are no scripts. A proxy may have other reasons for a while.
+/// say: only an error about the command as such says that there are no scripts. A proxy may have other reasons for a while.
 pub(super) fn with_key(reply: &Result<Value, String>) -> Option<Scripts> {
     match reply {
         Ok(_) => Some(Scripts::WithKeys),

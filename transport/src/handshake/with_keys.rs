@@ -6,11 +6,12 @@
 
 use std::collections::BTreeSet;
 
-use super::exchange::{Exchange, Expected, Step};
+use super::exchange::{Exchange, ExpectedReply, Step};
 use super::replies::{SCRIPT_WITH_KEY, WithoutKeys, with_key, without_keys};
-use super::{Handshake, Learned};
+use super::{Handshake, HandshakeFindings};
 use crate::abilities::Scripts;
-use crate::{CallError, Fault, Value};
+use crate::call::Value;
+use crate::call_error::{CallError, Fault};
 
 /// Returns the run id of the server that runs it. `nil` if this user may not see it.
 const WHO_RUNS: &str = "local info = redis.pcall('info', 'server') \
@@ -29,7 +30,11 @@ const SCRIPT_WITH_TWO_KEYS: &[&str] = &[
 ];
 
 impl Handshake {
-    pub(super) fn ran_without_keys(&self, reply: &Result<Value, String>, learned: &mut Learned) {
+    pub(super) fn ran_without_keys(
+        &self,
+        reply: &Result<Value, String>,
+        learned: &mut HandshakeFindings,
+    ) {
         match without_keys(reply) {
             WithoutKeys::Runs => {
                 self.known.runs(Scripts::Any);
@@ -44,7 +49,11 @@ impl Handshake {
         }
     }
 
-    pub(super) fn ran_with_key(&self, reply: &Result<Value, String>, learned: &mut Learned) {
+    pub(super) fn ran_with_key(
+        &self,
+        reply: &Result<Value, String>,
+        learned: &mut HandshakeFindings,
+    ) {
         learned.ran_by = reply.is_ok().then(BTreeSet::new);
         if let Some(scripts) = with_key(reply) {
             self.known.runs(scripts);
@@ -55,19 +64,22 @@ impl Handshake {
     pub(super) async fn ask_with_keys(
         &self,
         exchange: &mut Exchange<'_>,
-        learned: &mut Learned,
+        learned: &mut HandshakeFindings,
     ) -> Result<(), CallError> {
-        let mut steps = vec![Step::new(Expected::ScriptWithKey, SCRIPT_WITH_KEY)];
+        let mut steps = vec![Step::new(ExpectedReply::ScriptWithKey, SCRIPT_WITH_KEY)];
         self.round(exchange, &mut steps, learned).await?;
         if learned.ran_by.is_none() {
             return Ok(());
         }
         let ask = |number| {
             let key = format!("leasehold_ping:{number}");
-            Step::new(Expected::WhoRuns, &["EVAL", WHO_RUNS, "1", &key])
+            Step::new(ExpectedReply::WhoRuns, &["EVAL", WHO_RUNS, "1", &key])
         };
         let mut steps: Vec<_> = (0..KEYS).map(ask).collect();
-        steps.push(Step::new(Expected::ScriptWithTwoKeys, SCRIPT_WITH_TWO_KEYS));
+        steps.push(Step::new(
+            ExpectedReply::ScriptWithTwoKeys,
+            SCRIPT_WITH_TWO_KEYS,
+        ));
         self.round(exchange, &mut steps, learned).await?;
         if self.known.takes_keys_of_one_slot() {
             return Ok(());

@@ -2,14 +2,14 @@
 
 use tokio::time::Instant;
 
-use crate::PubSub;
-use crate::Value;
-use crate::request::{KeyForm, Request};
+use crate::call::Value;
+use crate::pubsub::PubSub;
+use crate::request::{ConnectionRequest, KeyForm};
 
 #[derive(Debug)]
 pub(super) struct InFlight {
     /// `None` if the call has timed out and its reply has not come.
-    pub(super) request: Option<Request>,
+    pub(super) request: Option<ConnectionRequest>,
     pub(super) since: Instant,
     pub(super) first: u64,
     pub(super) length: u32,
@@ -30,10 +30,10 @@ pub(super) enum Before {
 }
 
 impl Before {
-    pub(super) fn of(request: &Request) -> Self {
+    pub(super) fn of(request: &ConnectionRequest) -> Self {
         match request {
-            Request::Call(call) if call.keys == KeyForm::Asking => Before::Asking,
-            Request::Unsubscribe(_, PubSub::Sharded) => Before::Unsubscribed {
+            ConnectionRequest::Call(call) if call.keys == KeyForm::Asking => Before::Asking,
+            ConnectionRequest::Unsubscribe(_, PubSub::Sharded) => Before::Unsubscribed {
                 pushed: false,
                 refused: false,
             },

@@ -1,9 +1,10 @@
 //! Checks that replies still belong to their requests (LEDGER-6).
 
-use crate::Value;
+use crate::call::Value;
+use crate::call_error::Fault;
 use crate::codec;
-use crate::request::Request;
-use crate::{Fault, PubSub};
+use crate::pubsub::PubSub;
+use crate::request::ConnectionRequest;
 
 /// The reply to PING without a number.
 const PONG: &str = "PONG";
@@ -44,24 +45,27 @@ impl Order {
     /// has timed out.
     pub(super) fn check(
         &mut self,
-        request: Option<&Request>,
+        request: Option<&ConnectionRequest>,
         reply: &Result<Value, String>,
     ) -> Result<(), Fault> {
         let is_of_another = match (request, reply) {
-            (Some(Request::Subscribe(_)), Ok(_)) => {
+            (Some(ConnectionRequest::Subscribe(_)), Ok(_)) => {
                 let fault = "the server answered SUBSCRIBE without a push";
                 return Err(Fault(fault.into()));
             }
-            (Some(Request::Ping(_)), reply) => self.is_no_pong(reply),
+            (Some(ConnectionRequest::Ping(_)), reply) => self.is_no_pong(reply),
             // Preflight sends PING as a command.
-            (Some(Request::Command(command)), Ok(_)) if command.words == [b"PING"] => false,
-            (Some(Request::Call(_) | Request::Command(_)) | None, Ok(Value::Text(reply))) => {
-                self.is_early_pong(reply)
+            (Some(ConnectionRequest::Command(command)), Ok(_)) if command.words == [b"PING"] => {
+                false
             }
-            (Some(Request::Unsubscribe(_, PubSub::Sharded)), Ok(reply)) => {
+            (
+                Some(ConnectionRequest::Call(_) | ConnectionRequest::Command(_)) | None,
+                Ok(Value::Text(reply)),
+            ) => self.is_early_pong(reply),
+            (Some(ConnectionRequest::Unsubscribe(_, PubSub::Sharded)), Ok(reply)) => {
                 *reply != Value::Text(PONG.into())
             }
-            (Some(Request::Command(_)), Err(text)) => text.starts_with("NOSCRIPT"),
+            (Some(ConnectionRequest::Command(_)), Err(text)) => text.starts_with("NOSCRIPT"),
             _ => false,
         };
         if is_of_another {

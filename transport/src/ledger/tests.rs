@@ -54,7 +54,7 @@ impl Testbed {
             keys: KeyForm::Plain,
         };
         self.ledger
-            .push(Request::Call(request), self.at(second))
+            .push(ConnectionRequest::Call(request), self.at(second))
             .unwrap();
         receiver
     }
@@ -144,7 +144,7 @@ fn unknown(fault: Fault) -> CallOutcome {
 /// The state of a request when an event occurs.
 #[derive(Clone, Copy, Debug)]
 enum Stage {
-    Waiting,
+    WaitingRequest,
     /// Encoded, with this many of its bytes taken.
     Taken(usize),
 }
@@ -163,8 +163,8 @@ fn each_row_of_the_table_for_a_call_whose_future_waits() {
     let n = length(7);
     let answered = || Ok(Value::Int(1));
     let rows = [
-        (S::Waiting, E::TooOld, not_applied(late())),
-        (S::Waiting, E::Ends, not_applied(cut())),
+        (S::WaitingRequest, E::TooOld, not_applied(late())),
+        (S::WaitingRequest, E::Ends, not_applied(cut())),
         (S::Taken(0), E::TooOld, not_applied(late())),
         (S::Taken(0), E::Ends, not_applied(cut())),
         (S::Taken(1), E::TooOld, unknown(late())),
@@ -212,20 +212,20 @@ fn a_dropped_call_that_lacks_its_script_is_not_sent_again() {
     // The call is dropped before the answer, dropped before it is sent again, or has timed out.
     for case in 0..3 {
         let mut testbed = Testbed::new();
-        let mut one = Some(testbed.call(1, 1));
+        let mut answer = Some(testbed.call(1, 1));
         testbed.encode();
         testbed.take(ALL);
         let undo = testbed.call(2, 2);
         match case {
-            0 => drop(one.take()),
+            0 => drop(answer.take()),
             1 => {}
             _ => {
                 testbed.expire(1);
-                assert_eq!(one.as_mut().unwrap().try_recv(), Ok(unknown(late())));
+                assert_eq!(answer.as_mut().unwrap().try_recv(), Ok(unknown(late())));
             }
         }
         testbed.reply(Err("NOSCRIPT no")).unwrap();
-        drop(one);
+        drop(answer);
         testbed.written.clear();
         assert_eq!(testbed.encode(), 1, "case {case}");
         testbed.take(ALL);
@@ -297,7 +297,7 @@ fn a_sharded_unsubscription_ends_with_its_ping_whatever_came_before() {
         vec![moved, busy],
     ] {
         let mut testbed = Testbed::new();
-        let request = Request::Unsubscribe(Arc::from("a"), PubSub::Sharded);
+        let request = ConnectionRequest::Unsubscribe(Arc::from("a"), PubSub::Sharded);
         testbed.ledger.push(request, testbed.at(1)).unwrap();
         let mut call = testbed.call(1, 1);
         testbed.encode();
@@ -328,7 +328,7 @@ fn asking_belongs_to_its_call() {
         };
         testbed
             .ledger
-            .push(Request::Call(request), testbed.at(1))
+            .push(ConnectionRequest::Call(request), testbed.at(1))
             .unwrap();
         receiver
     };
@@ -396,7 +396,7 @@ fn a_proxy_that_answers_pong_must_always_do_so() {
         for reply in [&first, &second] {
             testbed
                 .ledger
-                .push(Request::Ping(None), testbed.at(1))
+                .push(ConnectionRequest::Ping(None), testbed.at(1))
                 .unwrap();
             testbed.encode();
             testbed.take(ALL);
@@ -434,7 +434,7 @@ fn subscribe(testbed: &mut Testbed, channel: &str) -> oneshot::Receiver<Subscrib
     };
     testbed
         .ledger
-        .push(Request::Subscribe(request), testbed.at(1))
+        .push(ConnectionRequest::Subscribe(request), testbed.at(1))
         .unwrap();
     receiver
 }
@@ -447,14 +447,14 @@ fn only_calls_time_out() {
     testbed
         .ledger
         .push(
-            Request::Unsubscribe(Arc::from("b"), PubSub::Plain),
+            ConnectionRequest::Unsubscribe(Arc::from("b"), PubSub::Plain),
             testbed.at(1),
         )
         .unwrap();
     let (answer, mut ponged) = oneshot::channel();
     testbed
         .ledger
-        .push(Request::Ping(Some(answer)), testbed.at(1))
+        .push(ConnectionRequest::Ping(Some(answer)), testbed.at(1))
         .unwrap();
     let mut call = testbed.call(1, 1);
     for encoded in [false, true] {
@@ -481,8 +481,8 @@ fn a_ping_of_a_caller_may_be_answered_with_pong() {
     let (answer, mut answered) = oneshot::channel();
     let words = vec![b"PING".to_vec()];
     let requests = [
-        Request::Command(CommandRequest { words, answer }),
-        Request::Ping(None),
+        ConnectionRequest::Command(CommandRequest { words, answer }),
+        ConnectionRequest::Ping(None),
     ];
     for request in requests {
         testbed.ledger.push(request, testbed.at(1)).unwrap();

@@ -2,15 +2,15 @@
 //!
 //! A node has a *target*: the address to which it connects, and the server that was found there. A new *generation*
 //! begins when the target changes, when the address leads to another server, or when the server has changed its role.
-//! No connection of an earlier generation carries a call: [`Shared::begin`] removes all of them at once, and the slot
+//! No connection of an earlier generation carries a call: [`NodeState::begin`] removes all of them at once, and the slot
 //! refuses a connection that was being opened meanwhile. So this client gets no lock from a former primary that still
 //! accepts writes, nor from any other server than the one that has its holds.
 
 use std::sync::Arc;
 
 use super::Node;
-use super::shared::{Progress, Shared, Target};
-use crate::Fault;
+use super::shared::{NodeState, Progress, Target};
+use crate::call_error::Fault;
 use crate::grace::Former;
 use crate::identity::Identity;
 use crate::remote::Remote;
@@ -18,7 +18,7 @@ use crate::slot::ConnectionSlot;
 use crate::subscriptions::SubscriptionRegistry;
 
 /// If this many new connections in a row lead to another server than the living ones, the living ones are given up.
-const STRANGERS_MAX: u32 = 8;
+const OTHER_SERVERS_MAX: u32 = 8;
 
 /// Why a connection to the previous server is given up.
 pub(super) const OTHER_TARGET: &str = "another server serves now";
@@ -28,7 +28,7 @@ pub(super) enum Settled {
     /// Yes, in this generation.
     In(u64),
     /// No. It leads to another server than the living connections.
-    Stranger,
+    OtherServer,
     /// No. The target of the node has changed meanwhile.
     OtherTarget,
 }
@@ -50,7 +50,7 @@ impl Node {
     }
 }
 
-impl Shared {
+impl NodeState {
     /// Decides whether a connection of this generation that has reached the server `met` may carry
     /// calls. `refused` is how many connections were refused here before. The connection joins its
     /// generation, or begins a new one to whose server all connections move.
@@ -69,8 +69,8 @@ impl Shared {
             };
             let known = target.server.get_or_insert_with(|| met.clone());
             let is_other = met.is_other_than(known);
-            if is_other && is_connected && refused < STRANGERS_MAX {
-                settled = Settled::Stranger;
+            if is_other && is_connected && refused < OTHER_SERVERS_MAX {
+                settled = Settled::OtherServer;
                 return false;
             }
             if is_other || may_have_changed {

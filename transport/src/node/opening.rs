@@ -5,17 +5,18 @@ use std::sync::Arc;
 use tokio::time::{Duration, timeout};
 
 use super::generation::{OTHER_TARGET, Settled};
-use super::shared::{PAUSE_MAX, PAUSE_MIN, PILOT, Target};
+use super::shared::{PAUSE_MAX, PAUSE_MIN, PRIMARY_CONNECTION, Target};
 use super::supervisor::{DrivenBy, DrivenConnection, Supervisor};
-use crate::IfUnreachable;
-use crate::connection::{self, Carries, Connection};
+use crate::call_error::{CallError, Fault};
+use crate::connection::{Carries, Connection, driver};
 use crate::dial::Dial;
 use crate::handshake::{Greeting, not_connected};
+use crate::lane::Role;
 use crate::pacer::Pacer;
 use crate::remote::{OpenError, Opened, Remote};
+use crate::setup::IfUnreachable;
 use crate::stream::SHARED;
 use crate::task::AbortOnDrop;
-use crate::{CallError, Fault, Role};
 
 impl Supervisor {
     /// The first connection. `None` if the server cannot be reached and that is not an error.
@@ -77,9 +78,9 @@ impl Supervisor {
                 .filter(|_| refused == 0)
                 .and_then(|server| server.peer);
             let (own, limit) = (&setup.runtimes.own, setup.timing.connect);
-            // The others go where the pilot is.
+            // The others go where the primary connection is.
             let age_max = match self.role {
-                PILOT => Duration::ZERO,
+                PRIMARY_CONNECTION => Duration::ZERO,
                 _ => SHARED,
             };
             let opened = remote
@@ -92,7 +93,7 @@ impl Supervisor {
             {
                 Settled::In(generation) => return Ok((opened, remote, generation)),
                 Settled::OtherTarget => return Err(OpenError::Call(not_connected(OTHER_TARGET))),
-                Settled::Stranger => refused += 1,
+                Settled::OtherServer => refused += 1,
             }
             pacer.nothing_new();
             pacer.rest().await;
@@ -154,8 +155,7 @@ impl Supervisor {
         };
         let connection = Connection::new(writer, greeting.protocol, remote.known(), carries);
         let connection = Arc::new(connection);
-        let driver =
-            connection::drive(connection.clone(), reader, greeting.inbox, registry, events);
+        let driver = driver::drive(connection.clone(), reader, greeting.inbox, registry, events);
         DrivenConnection {
             connection,
             driver: AbortOnDrop(self.runtime().spawn(driver)),

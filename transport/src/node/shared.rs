@@ -6,27 +6,28 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::sync::{Notify, watch};
 use tokio::time::Duration;
 
+use crate::call_error::Fault;
 use crate::grace::{Former, Grace};
 use crate::identity::Identity;
+use crate::lane::{Lane, Role};
 use crate::remote::Remote;
 use crate::setup::Setup;
 use crate::slot::ConnectionSlot;
 use crate::subscriptions::SubscriptionRegistry;
-use crate::{Fault, Lane, Role};
 
 /// The lanes in the order of the slots.
 pub(crate) const LANES: [Lane; 2] = [Lane::Caller, Lane::Background];
 
-/// The pilot: the role whose connection is opened first. It carries the renewals and is driven by
+/// The role of the primary connection, which is opened first. It carries the renewals and is driven by
 /// the library's own thread. So a client that gets only some of its connections can keep its holds.
-pub(super) const PILOT: Role = Role::Calls(Lane::Background);
+pub(super) const PRIMARY_CONNECTION: Role = Role::Calls(Lane::Background);
 
 /// The first pause after a refused attempt to connect.
 pub(super) const PAUSE_MIN: Duration = Duration::from_millis(5);
 /// The longest pause between refused attempts to connect.
 pub(super) const PAUSE_MAX: Duration = Duration::from_secs(1);
 
-pub(crate) struct Shared {
+pub(crate) struct NodeState {
     pub(super) target: watch::Sender<Target>,
     pub(super) setup: Setup,
     pub(super) slots: [ConnectionSlot; LANES.len()],
@@ -38,7 +39,7 @@ pub(crate) struct Shared {
     /// The progress of each role's connection.
     pub(super) progress: watch::Sender<[Progress; 3]>,
     /// Wakes the other supervisors in a fixed order, so that simulations are repeatable. A `watch` would not.
-    pub(super) pilot_changed: Notify,
+    pub(super) primary_connection_changed: Notify,
     /// Whether the transport was closed or dropped.
     pub(super) stopped: watch::Sender<bool>,
 }
@@ -64,7 +65,7 @@ pub(super) enum Progress {
     NotConnected,
 }
 
-impl Shared {
+impl NodeState {
     pub(super) fn new(
         remote: Result<Arc<Remote>, Fault>,
         former: Former,
@@ -72,7 +73,7 @@ impl Shared {
         lost: Arc<Notify>,
     ) -> Arc<Self> {
         let grace = Grace::new(setup.timing.grace);
-        Arc::new(Shared {
+        Arc::new(NodeState {
             target: watch::Sender::new(Target {
                 generation: 0,
                 remote,
@@ -86,26 +87,29 @@ impl Shared {
             reconnects: AtomicU64::new(0),
             lost,
             progress: watch::Sender::new([Progress::Opening; 3]),
-            pilot_changed: Notify::new(),
+            primary_connection_changed: Notify::new(),
             stopped: watch::Sender::new(false),
         })
     }
 
-    pub(super) fn pilot(&self) -> Progress {
-        self.progress.borrow()[position(PILOT)]
+    pub(super) fn primary_connection(&self) -> Progress {
+        self.progress.borrow()[position(PRIMARY_CONNECTION)]
     }
 
-    /// The number of connections that the pilot has lost.
-    pub(super) fn pilots(&self) -> u64 {
+    /// How often the primary connection was lost.
+    pub(super) fn primary_connection_losses(&self) -> u64 {
         self.slot(Lane::Background).epoch()
     }
 
-    /// Records that the pilot cannot connect. The others do not try.
+    /// Records that the primary connection cannot be opened. The others are not tried.
     pub(super) fn unreachable(&self, fault: &Fault) {
         self.explain(fault);
         self.progress.send_modify(|all| {
-            for one in all.iter_mut().filter(|one| **one == Progress::Opening) {
-                *one = Progress::NotConnected;
+            for progress in all
+                .iter_mut()
+                .filter(|progress| **progress == Progress::Opening)
+            {
+                *progress = Progress::NotConnected;
             }
         });
     }
@@ -134,8 +138,8 @@ impl Shared {
     pub(super) fn progressed(&self, role: Role, now: Progress) {
         self.progress
             .send_modify(|progress| progress[position(role)] = now);
-        if role == PILOT {
-            self.pilot_changed.notify_waiters();
+        if role == PRIMARY_CONNECTION {
+            self.primary_connection_changed.notify_waiters();
         }
     }
 

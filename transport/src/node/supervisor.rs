@@ -3,16 +3,16 @@
 //!
 //! | state | event | next state |
 //! | --- | --- | --- |
-//! | waiting | the pilot is connected, or this supervisor is the pilot | pause |
+//! | waiting | the primary connection is up, or is the one of this supervisor | pause |
 //! | pause | the pause is over, or the node has another target | opening |
 //! | opening | the handshake with the node's server is done (and registered channels are restored) | up |
-//! | opening | another server answers, and another connection of the node lives | opening, up to `STRANGERS_MAX` times |
+//! | opening | another server answers, and another connection of the node lives | opening, up to `OTHER_SERVERS_MAX` times |
 //! | opening | another server answers, otherwise | the node moves to that server; up |
 //! | opening | the node has another target | pause |
 //! | opening | the attempt fails, or takes longer than `timing.connect` after the look-up | waiting; calls fail with this reason |
 //! | up | the stream ends or is not RESP3; its runtime ends or is blocked; the server is silent | lost |
 //! | up | READONLY, NOAUTH, or ROLE does not report a primary | lost, with all connections of the node |
-//! | up | the name leads to another server (only the pilot looks) | lost, with all connections of the node |
+//! | up | the name leads to another server (only the supervisor of the primary connection looks) | lost, with all connections of the node |
 //! | up | the node has another target; the credentials expired and the login was not renewed | lost |
 //! | lost | the epoch rises, then every call gets its outcome | waiting |
 //! | any | the transport is closed | wait up to [`CLOSING_MAX`] for replies; end |
@@ -27,14 +27,16 @@ use tokio::sync::Notify;
 use tokio::time::{Duration, Instant, timeout};
 
 use super::generation::OTHER_TARGET;
-use super::shared::{PILOT, Progress, Shared, not_now};
+use super::shared::{NodeState, PRIMARY_CONNECTION, Progress, not_now};
+use crate::call_error::Fault;
 use crate::connection::Connection;
+use crate::events::Missed;
+use crate::lane::Role;
 use crate::login::{Login, Validity};
 use crate::pacer::Pacer;
 use crate::remote::Remote;
 use crate::task::AbortOnDrop;
 use crate::timer::why_silent;
-use crate::{Fault, Missed, Role};
 
 /// After a connection that lived this long, the next attempt does not back off.
 const LASTING: Duration = Duration::from_secs(1);
@@ -49,7 +51,7 @@ const FULL: &str = "max number of clients";
 pub(crate) const CLOSING_MAX: Duration = Duration::from_millis(500);
 
 pub(super) struct Supervisor {
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<NodeState>,
     pub(super) role: Role,
     pub(super) driven_by: DrivenBy,
     pub(super) pacer: Pacer,
@@ -64,9 +66,9 @@ pub(super) enum DrivenBy {
 }
 
 /// Whether both lead to the same address.
-fn is_same(one: &Result<Arc<Remote>, Fault>, other: &Result<Arc<Remote>, Fault>) -> bool {
-    match (one, other) {
-        (Ok(one), Ok(other)) => Arc::ptr_eq(one, other),
+fn is_same(before: &Result<Arc<Remote>, Fault>, now: &Result<Arc<Remote>, Fault>) -> bool {
+    match (before, now) {
+        (Ok(before), Ok(now)) => Arc::ptr_eq(before, now),
         (Err(_), Err(_)) => true,
         _ => false,
     }
@@ -84,7 +86,7 @@ pub(super) struct DrivenConnection {
 }
 
 /// Why a connection must be given up.
-enum End {
+enum GiveUpReason {
     Lost(Fault),
     /// The server has changed its role or forgotten the login.
     Refused(Fault),
@@ -103,6 +105,7 @@ impl Drop for Supervisor {
         }
         self.shared
             .begin(&Fault("the runtime is shut down".into()), |_| true);
+        // Before the waiters wake, because they ask at once.
         self.shared.refuse_calls();
         self.shared.setup.events.missed(Missed::All);
         self.shared.progressed(self.role, Progress::NotConnected);
@@ -149,21 +152,22 @@ impl Supervisor {
     }
 
     /// Ends the connection for its callers. Called before there is another connection.
-    fn give_up(&mut self, driven: &DrivenConnection, end: End) {
+    fn give_up(&mut self, driven: &DrivenConnection, end: GiveUpReason) {
         let fault = match end {
-            End::Lost(fault) => fault,
-            End::Refused(fault) => {
+            GiveUpReason::Lost(fault) => fault,
+            GiveUpReason::Refused(fault) => {
+                // The other connections lead to the same server, so all of them end first.
                 self.shared.leave(driven.generation, &fault);
                 fault
             }
-            End::NoRuntime => {
+            GiveUpReason::NoRuntime => {
                 self.driven_by = DrivenBy::OwnThread;
                 Fault("the runtime of the connection is gone".into())
             }
         };
         let events = &self.shared.setup.events;
         events.disconnected(&self.shared.server(), &fault.0);
-        if self.role == PILOT {
+        if self.role == PRIMARY_CONNECTION {
             events.out_of_reach(&|_| true);
         }
         match self.role {
@@ -180,20 +184,23 @@ impl Supervisor {
     /// attempt, and also from one connection to the next if connections do not last.
     async fn reopen(&mut self) -> DrivenConnection {
         loop {
+            // Before the first wait, so that no change of the target is missed.
             let mut target = self.shared.target.subscribe();
-            if self.role != PILOT && self.shared.pilot() != Progress::Connected {
-                self.until_pilot_is(Progress::Connected).await;
+            if self.role != PRIMARY_CONNECTION
+                && self.shared.primary_connection() != Progress::Connected
+            {
+                self.until_primary_connection_is(Progress::Connected).await;
                 self.pacer.reset();
             }
             tokio::select! {
                 biased;
                 // Another server: the failures of the former one do not count.
                 Ok(()) = target.changed() => self.pacer.begin_anew(),
-                () = self.until_pilot_is(Progress::NotConnected), if self.role != PILOT => continue,
-                () = self.is_back() => self.pacer.reset(),
+                () = self.until_primary_connection_is(Progress::NotConnected), if self.role != PRIMARY_CONNECTION => continue,
+                () = self.until_back() => self.pacer.reset(),
                 () = self.pacer.rest() => {}
             }
-            let pilots = self.shared.pilots();
+            let losses = self.shared.primary_connection_losses();
             let before = target.borrow().remote.clone();
             let opened = tokio::select! {
                 biased;
@@ -215,8 +222,8 @@ impl Supervisor {
                 Err(error) => error.into_fault(),
             };
             self.not_connected(&fault);
-            if pilots != self.shared.pilots() {
-                // The attempt began before the pilot was lost, so it says nothing about the present server.
+            if losses != self.shared.primary_connection_losses() {
+                // The attempt began before the primary connection was lost, so it says nothing about the present server.
                 self.pacer.begin_anew();
             }
         }
@@ -227,19 +234,20 @@ impl Supervisor {
         target.remote.as_ref().ok()?.back().cloned()
     }
 
-    async fn is_back(&self) {
+    async fn until_back(&self) {
         match self.back() {
             Some(back) => back.notified().await,
             None => pending().await,
         }
     }
 
-    /// Makes the other connections wait for the pilot. So a server that is down, or that many clients reconnect to,
-    /// gets one attempt of each client, and the connection for renewals comes first.
-    async fn until_pilot_is(&self, wanted: Progress) {
+    /// Makes the other connections wait for the primary connection. So a server that is down, or that many clients
+    /// reconnect to, gets one attempt of each client, and the connection for renewals comes first.
+    async fn until_primary_connection_is(&self, wanted: Progress) {
         loop {
-            let changes = self.shared.pilot_changed.notified();
-            if self.shared.pilot() == wanted {
+            // Before the look, so that no change in between is missed.
+            let changes = self.shared.primary_connection_changed.notified();
+            if self.shared.primary_connection() == wanted {
                 return;
             }
             changes.await;
@@ -249,11 +257,11 @@ impl Supervisor {
     /// Stores for callers why there is no connection.
     pub(super) fn not_connected(&self, fault: &Fault) {
         match self.role {
-            PILOT => {
+            PRIMARY_CONNECTION => {
                 self.shared.unreachable(fault);
                 if fault.0.contains(FULL) {
                     // A client that cannot renew must not acquire. So close another connection to make room for the
-                    // pilot.
+                    // primary connection.
                     let generation = self.shared.target.borrow().generation;
                     self.shared.leave(generation, fault);
                 }
@@ -261,11 +269,13 @@ impl Supervisor {
             Role::Calls(lane) => self.shared.slot(lane).unreachable(not_now(fault)),
             Role::Messages => self.shared.subscriptions.unreachable(not_now(fault)),
         }
+        // After the reason, which those that wait for this attempt then report.
         self.shared.progressed(self.role, Progress::NotConnected);
         self.shared.lost.notify_one();
     }
 
-    /// Reports a connection after a loss or a failure.
+    /// Reports a connection after a loss or a failure. Called when the connection carries calls and the channels are
+    /// subscribed, because holds are verified on it at once, and waiters ask again at once.
     fn report_connected(&self) {
         match self.role {
             Role::Calls(lane) => self.shared.setup.events.restored(lane, &|_| true),
@@ -284,6 +294,7 @@ impl Supervisor {
             Role::Messages => true,
         };
         if taken {
+            // After the slot is filled, because a call that waits for the connection is sent then.
             self.shared.progressed(self.role, Progress::Connected);
             return Ok(driven);
         }

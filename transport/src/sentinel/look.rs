@@ -7,14 +7,16 @@ use futures_util::future::join_all;
 use tokio::time::{Duration, Instant, sleep, timeout};
 
 use super::watch::{ANSWER_MAX, Origin, Watched};
-use super::{EVERY, Shared};
-use crate::Value;
+use super::{EVERY, SentinelState};
+use crate::call::Value;
+use crate::call_error::{CallError, Fault};
 use crate::control::{ControlConnection, Deaf};
-use crate::endpoint::{Endpoint, HostPort};
+use crate::endpoint::Endpoint;
 use crate::handshake::not_connected;
+use crate::host_port::HostPort;
 use crate::identity::line;
+use crate::lane::Lane;
 use crate::node::Node;
-use crate::{CallError, Fault, Lane};
 
 /// The shortest time between two looks, because a failed primary ends many connections at once.
 const AT_LEAST: Duration = Duration::from_millis(20);
@@ -44,7 +46,7 @@ struct Present {
 }
 
 /// Runs until it is dropped.
-pub(super) async fn run(shared: Arc<Shared>, node: Arc<Node>) {
+pub(super) async fn run(shared: Arc<SentinelState>, node: Arc<Node>) {
     let patience = Instant::now() + PATIENCE.min(shared.setup.timing.connect / 3);
     let mut present: Option<Present> = None;
     let mut round = 0_u32;
@@ -98,7 +100,7 @@ pub(super) async fn run(shared: Arc<Shared>, node: Arc<Node>) {
 }
 
 impl Present {
-    fn at(shared: &Shared, address: HostPort) -> Self {
+    fn at(shared: &SentinelState, address: HostPort) -> Self {
         Present {
             server: shared.deployment.server_at(&address),
             address,
@@ -134,7 +136,7 @@ impl Present {
     /// A server that too few sentinels name, if it proves to be the successor of this one.
     async fn successor<'a>(
         &mut self,
-        shared: &Shared,
+        shared: &SentinelState,
         named: impl Iterator<Item = &'a HostPort>,
     ) -> Option<HostPort> {
         let id = self.replication_id.as_ref()?;
@@ -155,7 +157,7 @@ impl Present {
 }
 
 /// The former replication id of a server, if it is a primary now.
-async fn former_id(shared: &Shared, address: &HostPort) -> Option<String> {
+async fn former_id(shared: &SentinelState, address: &HostPort) -> Option<String> {
     let remote = shared.primary(&shared.deployment.server_at(address)).ok()?;
     let events = Arc::new(Deaf);
     let opened = ControlConnection::open(&remote, &shared.setup, events).await;
@@ -172,14 +174,14 @@ fn most_named<'a>(named: impl Iterator<Item = &'a HostPort>) -> Option<(HostPort
 }
 
 /// Switches the node to another primary.
-fn follow(shared: &Shared, node: &Node, next: &Present) {
+fn follow(shared: &SentinelState, node: &Node, next: &Present) {
     *shared.unnamed.lock() = None;
     let fault = Fault(format!("the primary is {} now", next.address));
     node.switch(shared.primary(&next.server), &fault);
 }
 
 /// Stores the fault of each sentinel for callers, while no primary is known.
-fn unnamed(shared: &Shared, node: &Node, answers: Vec<Result<HostPort, CallError>>) {
+fn unnamed(shared: &SentinelState, node: &Node, answers: Vec<Result<HostPort, CallError>>) {
     let (mut kind, mut causes): (fn(Fault) -> CallError, _) = (CallError::NotApplied, Vec::new());
     for answer in answers {
         match answer {
@@ -214,13 +216,13 @@ async fn primary((own, sentinel): (&String, &Watched), name: &[u8]) -> Result<Ho
 
 /// Watches the sentinels that most of the answering ones see up, and forgets the others. If too few answer, nothing is
 /// learned, because they may be cut off or belong to another deployment.
-async fn learn_others(shared: &Shared, sentinels: &Sentinels, voters: usize) {
+async fn learn_others(shared: &SentinelState, sentinels: &Sentinels, voters: usize) {
     let question: [&[u8]; 3] = [
         b"SENTINEL",
         b"SENTINELS",
         shared.deployment.master.as_bytes(),
     ];
-    let replies = join_all(sentinels.values().map(|one| one.ask(&question))).await;
+    let replies = join_all(sentinels.values().map(|sentinel| sentinel.ask(&question))).await;
     let (mut answered, mut named) = (0, BTreeMap::<String, (usize, Option<Endpoint>)>::new());
     for (own, reply) in sentinels.keys().zip(replies) {
         let Ok(Value::Array(others)) = reply else {
@@ -243,12 +245,13 @@ async fn learn_others(shared: &Shared, sentinels: &Sentinels, voters: usize) {
         return;
     }
     named.retain(|_, (voices, _)| 2 * *voices > answered);
-    let is_kept =
-        |address: &str, one: &Watched| one.origin == Origin::Url || named.contains_key(address);
+    let is_kept = |address: &str, sentinel: &Watched| {
+        sentinel.origin == Origin::Url || named.contains_key(address)
+    };
     shared
         .sentinels
         .lock()
-        .retain(|address, one| is_kept(address, one));
+        .retain(|address, sentinel| is_kept(address, sentinel));
     for endpoint in named.into_values().filter_map(|(_, endpoint)| endpoint) {
         // Ignore a sentinel that cannot be used, because nobody configured it.
         drop(shared.watch(&endpoint, Origin::OtherSentinels));

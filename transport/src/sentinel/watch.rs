@@ -6,8 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::sync::Notify;
 use tokio::time::{Duration, sleep};
 
-use crate::Value;
+use crate::call::Value;
+use crate::call_error::CallError;
 use crate::control::ControlConnection;
+use crate::events::{Missed, TransportEvents};
 use crate::handshake::not_connected;
 use crate::pacer::Pacer;
 use crate::protocol::Protocol;
@@ -16,7 +18,6 @@ use crate::request::CallOutcome;
 use crate::setup::Setup;
 use crate::sync::Mutex;
 use crate::task::AbortOnDrop;
-use crate::{CallError, Missed, TransportEvents};
 
 /// How long a sentinel may take for an answer. It only needs to read its memory.
 pub(super) const ANSWER_MAX: Duration = Duration::from_millis(300);
@@ -31,7 +32,7 @@ const PAUSE_MAX: Duration = Duration::from_secs(1);
 #[derive(Clone)]
 pub(super) struct Watched {
     pub(super) origin: Origin,
-    state: Arc<State>,
+    state: Arc<WatchedState>,
     _task: Arc<AbortOnDrop<()>>,
 }
 
@@ -42,7 +43,7 @@ pub(super) enum Origin {
     OtherSentinels,
 }
 
-struct State {
+struct WatchedState {
     remote: Arc<Remote>,
     /// The connection, or why there is none.
     connection: Mutex<Result<Arc<ControlConnection>, CallError>>,
@@ -60,7 +61,7 @@ impl Watched {
         changed: &Arc<Notify>,
     ) -> Self {
         let unknown = remote.no_answer_yet();
-        let state = Arc::new(State {
+        let state = Arc::new(WatchedState {
             remote,
             connection: Mutex::new(Err(unknown)),
             has_been_connected: AtomicBool::new(false),
@@ -93,7 +94,7 @@ impl Watched {
 }
 
 /// Runs until it is dropped.
-async fn watch(state: Arc<State>, setup: Setup) {
+async fn watch(state: Arc<WatchedState>, setup: Setup) {
     let mut pacer = Pacer::new(PAUSE_MIN, PAUSE_MAX);
     loop {
         let events = Arc::new(Announcements(state.changed.clone()));
@@ -136,7 +137,7 @@ async fn answers(connection: &ControlConnection) -> bool {
 /// Opens the connection. In RESP2, a connection with subscriptions takes no questions, so such a sentinel is only asked,
 /// at each look.
 async fn connect(
-    state: &State,
+    state: &WatchedState,
     setup: &Setup,
     events: Arc<Announcements>,
 ) -> Result<ControlConnection, CallError> {

@@ -7,15 +7,15 @@ use std::hash::Hash;
 use dashmap::DashMap;
 use dashmap::mapref::one::{Ref, RefMut};
 
-use super::{Guard, Held};
+use super::{CountedGuard, Held};
 
 /// A map with independent entries by name.
 #[derive(Debug)]
 pub struct Map<K: Eq + Hash, V>(DashMap<K, V>);
 
 /// A locked entry. A thread may hold one at a time.
-pub(crate) type Entry<'a, K, V> = Guard<Ref<'a, K, V>>;
-pub(crate) type EntryMut<'a, K, V> = Guard<RefMut<'a, K, V>>;
+pub(crate) type Entry<'a, K, V> = CountedGuard<Ref<'a, K, V>>;
+pub(crate) type EntryMut<'a, K, V> = CountedGuard<RefMut<'a, K, V>>;
 
 impl<K: Eq + Hash + Clone, V> Map<K, V> {
     /// Locks the entry with this name.
@@ -24,7 +24,7 @@ impl<K: Eq + Hash + Clone, V> Map<K, V> {
         K: Borrow<Q>,
         Q: Eq + Hash + ?Sized,
     {
-        self.0.get(name).map(Guard::new)
+        self.0.get(name).map(CountedGuard::new)
     }
 
     /// Locks the entry with this name to change it.
@@ -33,12 +33,12 @@ impl<K: Eq + Hash + Clone, V> Map<K, V> {
         K: Borrow<Q>,
         Q: Eq + Hash + ?Sized,
     {
-        self.0.get_mut(name).map(Guard::new)
+        self.0.get_mut(name).map(CountedGuard::new)
     }
 
     /// Locks the entry with this name, and makes it if it is missing.
     pub fn get_or_insert_with(&self, name: &K, make: impl FnOnce() -> V) -> EntryMut<'_, K, V> {
-        Guard::new(self.0.entry(name.clone()).or_insert_with(make))
+        CountedGuard::new(self.0.entry(name.clone()).or_insert_with(make))
     }
 
     /// Removes an entry if `is_over` says so. The entry is locked during that call.
@@ -47,25 +47,25 @@ impl<K: Eq + Hash + Clone, V> Map<K, V> {
         K: Borrow<Q>,
         Q: Eq + Hash + ?Sized,
     {
-        let held = Held::one();
+        let held = Held::counted();
         let removed = self.0.remove_if(name, |_, value| is_over(value));
         drop(held);
         drop(removed);
     }
 
-    /// Collects a value from each entry, in no particular order. Each entry is locked while `of`
+    /// Collects a value from each entry, in no particular order. Each entry is locked while `pick`
     /// looks at it.
-    pub fn collect<T>(&self, mut of: impl FnMut(&K, &V) -> Option<T>) -> Vec<T> {
-        let _held = Held::one();
+    pub fn collect<T>(&self, mut pick: impl FnMut(&K, &V) -> Option<T>) -> Vec<T> {
+        let _held = Held::counted();
         self.0
             .iter()
-            .filter_map(|entry| of(entry.key(), entry.value()))
+            .filter_map(|entry| pick(entry.key(), entry.value()))
             .collect()
     }
 
     /// Removes the entries for which `keeps` is false.
     pub fn retain(&self, mut keeps: impl FnMut(&V) -> bool) {
-        let _held = Held::one();
+        let _held = Held::counted();
         self.0.retain(|_, value| keeps(value));
     }
 

@@ -166,9 +166,9 @@ fn assert_unknown(outcome: &Result<Value, CallError>, what: &str) {
 
 async fn cut_requests(calls: usize, before: Before, how: How) {
     let mut case = Case::new().await;
-    let one = length(&case.call(0));
-    assert!(one > 100, "the script's own encoding");
-    for taken in 0..=one * calls {
+    let bytes = length(&case.call(0));
+    assert!(bytes > 100, "the script's own encoding");
+    for taken in 0..=bytes * calls {
         let what = format!("{calls} calls after {before:?}, {how:?} after {taken} bytes");
         let ready = case.ready(before).await;
         let had = ready.socket.at(|state| {
@@ -185,12 +185,12 @@ async fn cut_requests(calls: usize, before: Before, how: How) {
         match how {
             How::Ends(ending) => ready.socket.end(ending),
             // All bytes are written, so no write can fail.
-            How::Breaks if taken == one * calls => ready.socket.end(Ending::Reset),
+            How::Breaks if taken == bytes * calls => ready.socket.end(Ending::Reset),
             How::Breaks => {}
         }
         for (turn, call) in under_way.into_iter().enumerate() {
             let outcome = call.await;
-            if one * (turn + 1) <= taken {
+            if bytes * (turn + 1) <= taken {
                 assert_unknown(&outcome, &what);
             } else {
                 assert!(

@@ -110,11 +110,11 @@ async fn timed_out_calls_that_the_kernel_has_not_taken_are_never_sent() {
 async fn a_partly_written_call_is_unknown_and_its_rest_is_sent() {
     for room in [1, 17, length(&long(1)) - 1] {
         let late = Late::new([long(1), long(2), short(3)], room).await;
-        let [one, two, three] = &late.outcomes[..] else {
+        let [first, second, third] = &late.outcomes[..] else {
             panic!()
         };
         assert!(
-            is_unknown(one) && is_not_applied(two) && is_not_applied(three),
+            is_unknown(first) && is_not_applied(second) && is_not_applied(third),
             "{room}"
         );
         late.goes_on(&["1", "4"]).await;
@@ -123,12 +123,12 @@ async fn a_partly_written_call_is_unknown_and_its_rest_is_sent() {
 
 #[tokio::test(start_paused = true)]
 async fn a_call_still_whole_in_the_outbox_is_withdrawn() {
-    let (one, two) = (length(&short(1)), length(&short(2)));
+    let (first, second) = (length(&short(1)), length(&short(2)));
     // For each number of bytes that the kernel may have taken.
-    for room in one..=one + two + length(&short(3)) {
+    for room in first..=first + second + length(&short(3)) {
         let late = Late::new([short(1), short(2), short(3)], room).await;
         assert!(is_unknown(&late.outcomes[0]), "{room}");
-        let begun = [true, room > one, room > one + two];
+        let begun = [true, room > first, room > first + second];
         for (begun, outcome) in begun.into_iter().zip(&late.outcomes).skip(1) {
             let matches = if begun {
                 is_unknown(outcome)

@@ -61,7 +61,7 @@ async fn in_memory(
 
 /// The AUTH commands of each connection, after its handshake.
 fn renewals(server: &MemoryServer) -> Vec<Vec<Vec<String>>> {
-    let of = |commands: &[Vec<String>]| {
+    let logins = |commands: &[Vec<String>]| {
         commands
             .iter()
             .filter(|words| words[0] == "AUTH")
@@ -71,7 +71,7 @@ fn renewals(server: &MemoryServer) -> Vec<Vec<Vec<String>>> {
     server
         .sockets()
         .iter()
-        .map(|socket| socket.at(|state| of(&state.commands)))
+        .map(|socket| socket.at(|state| logins(&state.commands)))
         .collect()
 }
 
@@ -254,7 +254,7 @@ async fn no_renewal_shows_a_password_that_the_server_repeats() {
 async fn no_request_shows_its_password() {
     let (answer, _receiver) = tokio::sync::oneshot::channel();
     let words = vec![b"AUTH".to_vec(), b"hunter2".to_vec()];
-    let request = request::Request::Command(request::CommandRequest { words, answer });
+    let request = request::ConnectionRequest::Command(request::CommandRequest { words, answer });
     let shown = format!("{request:?} {:?}", Provider::new(ann("hunter2")));
     // The password appears neither as text nor as a list of bytes.
     assert!(

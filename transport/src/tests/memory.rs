@@ -20,14 +20,14 @@ use crate::login::Login;
 const FULL: &[u8] = b"-ERR max number of clients reached\r\n";
 
 /// The numbers of a client's first connections.
-pub(super) const PILOT: usize = 0;
+pub(super) const PRIMARY_CONNECTION: usize = 0;
 pub(super) const CALLER: usize = 1;
 pub(super) const MESSAGES: usize = 2;
 
 /// A function that answers a command after the handshake.
 pub(super) type Answers = dyn FnMut(&[String]) -> Vec<u8> + Send;
 
-/// A server in memory. Its connections are in the order in which they were opened: pilot, caller's
+/// A server in memory. Its connections are in the order in which they were opened: primary connection, caller's
 /// lane, messages, and then those that replace them.
 #[derive(Clone, Default)]
 pub(super) struct MemoryServer(Arc<Mutex<Shared>>);

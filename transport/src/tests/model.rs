@@ -67,7 +67,6 @@ mod calls;
 mod channels;
 mod socket;
 mod switch;
-pub(crate) mod sync;
 
 use std::io;
 use std::pin::Pin;
@@ -79,14 +78,14 @@ use shuttle::rand::Rng as _;
 use shuttle::scheduler::{PctScheduler, RandomScheduler, ReplayScheduler, Scheduler};
 
 use self::socket::Socket;
-use self::sync::step;
 use super::*;
-use crate::connection::{self, Carries, Connection};
+use crate::connection::{Carries, Connection, driver};
 use crate::control::Deaf;
 use crate::protocol::Protocol;
 use crate::slot::ConnectionSlot;
 use crate::stream::{Reader, Writer};
 use crate::subscriptions::SubscriptionRegistry;
+use crate::sync::shuttled::step;
 
 /// How many schedules of each kind a test tries.
 const SCHEDULES: usize = 2_000;
@@ -217,7 +216,7 @@ impl Made {
             Carries::Calls,
         ));
         let inbox = bytes::BytesMut::new();
-        let driver = connection::drive(
+        let driver = driver::drive(
             connection.clone(),
             reader,
             inbox,

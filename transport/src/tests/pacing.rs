@@ -1,6 +1,8 @@
 //! When connections are given up, and how often and in which order they are replaced.
 
-use super::memory::{CALLER, Ending, MESSAGES, MemoryServer, MemoryTestbed, PILOT, echo, usual};
+use super::memory::{
+    CALLER, Ending, MESSAGES, MemoryServer, MemoryTestbed, PRIMARY_CONNECTION, echo, usual,
+};
 use super::*;
 
 fn call() -> Call {
@@ -42,7 +44,7 @@ async fn a_silent_server_is_tried_rarely_and_by_one_connection() {
     for _ in 0..600 {
         assert!(
             testbed.server.living().len() <= 1,
-            "another connection did not wait for the pilot"
+            "another connection did not wait for the primary connection"
         );
         sleep(SECOND / 2).await;
     }
@@ -123,27 +125,28 @@ async fn on_a_server_with_few_free_connections_renewals_come_first() {
         let testbed = MemoryTestbed::of(server.clone(), server.remote(), later)
             .await
             .unwrap();
-        until("the pilot is connected", || {
+        until("the primary connection is connected", || {
             is_up(&testbed, Lane::Background)
         })
         .await;
-        // Another client gets the connection that the pilot had.
+        // Another client gets the connection that the primary connection had.
         server.has_places(0);
         until("all connections are up", || are_up(&testbed)).await;
         sleep(SECOND * 2).await;
         server.has_places(places);
-        testbed.server.living()[PILOT].end(Ending::Closed);
+        testbed.server.living()[PRIMARY_CONNECTION].end(Ending::Closed);
         until("the loss is noticed", || !is_up(&testbed, Lane::Background)).await;
-        until("the pilot has replaced another connection", || {
-            is_up(&testbed, Lane::Background)
-        })
+        until(
+            "the primary connection has replaced another connection",
+            || is_up(&testbed, Lane::Background),
+        )
         .await;
     }
 }
 
-/// The caller's runtime may be blocked. The pilot is on our own thread nevertheless.
+/// The caller's runtime may be blocked. The primary connection is on our own thread nevertheless.
 #[tokio::test(start_paused = true)]
-async fn other_connections_do_not_delay_the_pilot() {
+async fn other_connections_do_not_delay_the_primary_connection() {
     // Pauses have random jitter, so try several times.
     for _ in 0..10 {
         let testbed = MemoryTestbed::new(MemoryServer::answering(echo)).await;
@@ -152,7 +155,7 @@ async fn other_connections_do_not_delay_the_pilot() {
         testbed.server.socket(CALLER).end(Ending::Closed);
         testbed.server.socket(MESSAGES).end(Ending::Closed);
         sleep(SECOND * 60).await;
-        // Another connection waits for the answer to its attempt when the pilot is lost.
+        // Another connection waits for the answer to its attempt when the primary connection is lost.
         let start = Instant::now();
         while testbed.server.living().len() == 1 {
             assert!(
@@ -162,9 +165,15 @@ async fn other_connections_do_not_delay_the_pilot() {
             sleep(SECOND / 100).await;
         }
         testbed.server.answers_again();
-        testbed.server.socket(PILOT).end(Ending::Closed);
+        testbed
+            .server
+            .socket(PRIMARY_CONNECTION)
+            .end(Ending::Closed);
         let start = Instant::now();
-        until("the pilot is there", || is_up(&testbed, Lane::Background)).await;
+        until("the primary connection is there", || {
+            is_up(&testbed, Lane::Background)
+        })
+        .await;
         assert!(start.elapsed() < SECOND / 10, "{:?}", start.elapsed());
         until("and the others follow it", || are_up(&testbed)).await;
         assert!(start.elapsed() < SECOND * 2, "{:?}", start.elapsed());

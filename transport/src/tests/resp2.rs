@@ -2,7 +2,9 @@
 
 use super::connecting::{assert_not_applied, assert_refused, refusal};
 use super::fakes::{Answer, Fakes, array, as_usual, bulk};
-use super::memory::{CALLER, MESSAGES, MemoryServer, MemoryTestbed, PILOT, WELCOME, usual};
+use super::memory::{
+    CALLER, MESSAGES, MemoryServer, MemoryTestbed, PRIMARY_CONNECTION, WELCOME, usual,
+};
 use super::*;
 use crate::credentials::{Credentials, CredentialsFuture, CredentialsProvider, Provider};
 use crate::protocol::Protocol;
@@ -357,7 +359,10 @@ async fn in_resp2_a_login_is_renewed_by_another_connection_for_messages() {
         let names = server.socket(number).names();
         names.iter().filter(|name| *name == "AUTH").count()
     };
-    assert_eq!([PILOT, CALLER, MESSAGES, 3].map(logins), [2, 2, 1, 1]);
+    assert_eq!(
+        [PRIMARY_CONNECTION, CALLER, MESSAGES, 3].map(logins),
+        [2, 2, 1, 1]
+    );
     let names = server.socket(3).names();
     assert!(names.contains(&"SUBSCRIBE".to_owned()), "{names:?}");
 }
@@ -383,7 +388,7 @@ async fn in_resp2_only_connections_for_calls_are_asked_for_the_role() {
         let names = server.socket(number).names();
         names.iter().filter(|name| *name == "ROLE").count()
     };
-    assert!(asked(PILOT) > 10 && asked(CALLER) > 10);
+    assert!(asked(PRIMARY_CONNECTION) > 10 && asked(CALLER) > 10);
     assert_eq!(asked(MESSAGES), 1, "in the handshake");
     assert_eq!(testbed.redis.reconnects(), 0);
 }

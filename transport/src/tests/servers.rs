@@ -1,6 +1,8 @@
 //! One address that leads to several servers: a load balancer, a change in DNS, or a restart.
 
-use super::memory::{CALLER, Ending, MESSAGES, MemoryServer, MemoryTestbed, PILOT, echo};
+use super::memory::{
+    CALLER, Ending, MESSAGES, MemoryServer, MemoryTestbed, PRIMARY_CONNECTION, echo,
+};
 use super::*;
 
 /// The servers that the next connections reach, in turn.
@@ -82,7 +84,7 @@ async fn the_connections_of_a_new_client_agree_on_one_server() {
 /// Whichever connection is cut, the client keeps everything that its server has.
 #[tokio::test(start_paused = true)]
 async fn a_lost_connection_goes_back_to_the_server_of_the_others() {
-    for number in [PILOT, CALLER, MESSAGES] {
+    for number in [PRIMARY_CONNECTION, CALLER, MESSAGES] {
         let balanced = Balanced::new(&[0, 1]).await;
         for _ in 0..5 {
             balanced.lose(number).await;
@@ -99,7 +101,7 @@ async fn a_lost_connection_goes_back_to_the_server_of_the_others() {
 /// All connections move before one of them carries a call to the other server.
 #[tokio::test(start_paused = true)]
 async fn if_the_address_leads_to_another_server_all_connections_move_together() {
-    for number in [PILOT, CALLER, MESSAGES] {
+    for number in [PRIMARY_CONNECTION, CALLER, MESSAGES] {
         let balanced = Balanced::new(&[0]).await;
         balanced.lead_to(&[1]);
         let epochs = LANES.map(|lane| balanced.testbed.redis.epoch(lane));

@@ -275,8 +275,8 @@ async fn a_call_without_its_script_is_sent_once_more_with_it() {
     futures::future::join_all(calls).await;
     let socket = testbed.server.socket(CALLER);
     let names = socket.names();
-    let of = |kind| names.iter().filter(|name| *name == kind).count();
-    assert_eq!((of("EVALSHA"), of("EVAL")), (4, 4), "{names:?}");
+    let count = |kind| names.iter().filter(|name| *name == kind).count();
+    assert_eq!((count("EVALSHA"), count("EVAL")), (4, 4), "{names:?}");
 
     // A server that never knows the script.
     let testbed = MemoryTestbed::new(MemoryServer::answering(|words| match words[0].as_str() {

@@ -243,7 +243,7 @@ fn unusable_texts_are_refused_with_the_reason_and_never_shown() {
     for (options, part) in cases {
         assert!(!format!("{options:?}").contains(secret), "{options:?}");
         let refused = Tls::load_blocking(options).map(drop).unwrap_err();
-        let ConfigError::Tls { reason } = &refused else {
+        let SettingError::Tls { reason } = &refused else {
             panic!("{refused:?}")
         };
         assert!(reason.contains(part), "expected `{part}`: {reason}");

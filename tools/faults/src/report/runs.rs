@@ -7,10 +7,9 @@ use std::path::{Path, PathBuf};
 use clap::ValueEnum as _;
 use serde::de::DeserializeOwned;
 
-use crate::cell::CELLS;
 use crate::fault;
 use crate::report::timeline_file;
-use crate::result::Cell;
+use crate::result::{CELLS, Cell};
 use crate::workload::Workload;
 use crate::world::Kind;
 

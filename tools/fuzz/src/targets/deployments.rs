@@ -7,8 +7,7 @@ use leasehold_admin::Admin;
 
 use crate::junk::step;
 use crate::server::FakeServer;
-use crate::verdict::HANG;
-use crate::world::{NOW, ms, paused, secs, within};
+use crate::world::{HANG, NOW, ms, paused, secs, within};
 
 const LEASE: Lease = Lease::Fixed(secs(20));
 

@@ -8,7 +8,8 @@ use std::future::pending;
 
 use tokio::time::{Duration, Instant, sleep, timeout};
 
-use super::{DrivenConnection, End, LASTING, PILOT, Supervisor};
+use super::{DrivenConnection, GiveUpReason, LASTING, PRIMARY_CONNECTION, Supervisor};
+use crate::call_error::{CallError, Fault};
 use crate::connection::Connection;
 use crate::handshake::primary;
 use crate::login::{Login, Validity};
@@ -16,8 +17,7 @@ use crate::node::generation::OTHER_TARGET;
 use crate::node::shared::Target;
 use crate::stream::SHARED;
 use crate::timer::why_silent;
-use crate::transport::PING_AFTER;
-use crate::{CallError, Fault};
+use crate::timing::PING_AFTER;
 
 /// How long a runtime may be blocked before its connections move to our own.
 const STALL_MAX: Duration = Duration::from_secs(3);
@@ -28,7 +28,7 @@ const RESOLVE: Duration = Duration::from_secs(15);
 
 impl Supervisor {
     /// Waits until the connection must be given up, and returns why.
-    pub(super) async fn watch(&self, driven: &mut DrivenConnection) -> End {
+    pub(super) async fn watch(&self, driven: &mut DrivenConnection) -> GiveUpReason {
         let generation = driven.generation;
         let connection = &*driven.connection;
         let asks_for_role = driven.primary_only && !connection.takes_subscriptions_only();
@@ -36,31 +36,32 @@ impl Supervisor {
         let other_target = target.wait_for(|target| target.generation != generation);
         tokio::select! {
             biased;
+            // First, because the driver knows why the stream has ended. The others only notice the consequences.
             ended = &mut driven.driver.0 => match ended {
-                Ok(fault) => End::Lost(fault),
-                Err(error) if error.is_cancelled() => End::NoRuntime,
-                Err(_) => End::Lost(Fault("the connection's task failed".into())),
+                Ok(fault) => GiveUpReason::Lost(fault),
+                Err(error) if error.is_cancelled() => GiveUpReason::NoRuntime,
+                Err(_) => GiveUpReason::Lost(Fault("the connection's task failed".into())),
             },
             end = self.probe(connection) => end,
             end = self.expire_calls(connection) => end,
             end = self.keep_login(connection, &driven.login) => end,
             end = refused(connection) => end,
-            _ = other_target => End::Lost(Fault(OTHER_TARGET.into())),
-            end = self.follow_name(), if self.role == PILOT => end,
+            _ = other_target => GiveUpReason::Lost(Fault(OTHER_TARGET.into())),
+            end = self.follow_name(), if self.role == PRIMARY_CONNECTION => end,
             end = self.ask_for_role(connection), if asks_for_role => end,
         }
     }
 
     /// Polls ROLE. A demoted server may keep its connections, and scripts that only read do not
     /// fail on it.
-    async fn ask_for_role(&self, connection: &Connection) -> End {
+    async fn ask_for_role(&self, connection: &Connection) -> GiveUpReason {
         let limit = self.shared.setup.timing.command;
         loop {
             sleep(2 * self.shared.setup.timing.probe().0).await;
             match timeout(limit, connection.ask(&[b"ROLE"])).await {
                 Ok(Ok(reply)) => {
                     if let Err(error) = primary(&reply) {
-                        return End::Refused(error.into_fault());
+                        return GiveUpReason::Refused(error.into_fault());
                     }
                 }
                 // The user may not ask. Writes show a demotion, too.
@@ -75,7 +76,7 @@ impl Supervisor {
     /// it, or it does not know yet that it was replaced. Clients that connect now would find the other server.
     ///
     /// Only a server with another run id counts. Behind a balancer the addresses of a name change all the time.
-    async fn follow_name(&self) -> End {
+    async fn follow_name(&self) -> GiveUpReason {
         let own = &self.shared.setup.runtimes.own;
         loop {
             let Target { remote, server, .. } = self.shared.target.borrow().clone();
@@ -94,7 +95,7 @@ impl Supervisor {
                 continue;
             };
             if met.greeting.server.has_other_run_id(&known) {
-                return End::Refused(Fault("the name leads to another server now".into()));
+                return GiveUpReason::Refused(Fault("the name leads to another server now".into()));
             }
         }
     }
@@ -103,7 +104,7 @@ impl Supervisor {
     ///
     /// If the connection's runtime was blocked, replies may have arrived that its driver has not read yet. The
     /// runtime gets the same time again to read them. So a caller on another runtime may wait twice as long.
-    async fn expire_calls(&self, connection: &Connection) -> End {
+    async fn expire_calls(&self, connection: &Connection) -> GiveUpReason {
         let limit = self.shared.setup.timing.command;
         loop {
             let next = connection.until_expiry(limit);
@@ -122,9 +123,9 @@ impl Supervisor {
         &self,
         connection: &Connection,
         (login, validity): &(Login, Validity),
-    ) -> End {
+    ) -> GiveUpReason {
         let limit = self.shared.setup.timing.connect;
-        End::Lost(
+        GiveUpReason::Lost(
             login
                 .keep(
                     connection,
@@ -137,7 +138,7 @@ impl Supervisor {
     }
 
     /// Sends a PING when the server is silent. Ends if the server stays silent.
-    async fn probe(&self, connection: &Connection) -> End {
+    async fn probe(&self, connection: &Connection) -> GiveUpReason {
         let (look, looks) = self.shared.setup.timing.probe();
         let (mut read, mut silent, mut stalled) = (connection.received(), 0, None);
         loop {
@@ -153,13 +154,13 @@ impl Supervisor {
             if silent >= PING_AFTER && !self.runtime_responds().await {
                 let since = *stalled.get_or_insert_with(Instant::now);
                 if since.elapsed() > STALL_MAX {
-                    return End::NoRuntime;
+                    return GiveUpReason::NoRuntime;
                 }
                 continue;
             }
             silent += 1;
             if silent >= PING_AFTER + looks {
-                return End::Lost(Fault("no answer to PING".into()));
+                return GiveUpReason::Lost(Fault("no answer to PING".into()));
             }
         }
     }
@@ -167,8 +168,8 @@ impl Supervisor {
 
 /// Ends when the server answers READONLY (it was demoted) or NOAUTH (it forgot the login). A new
 /// connection logs in again, and may reach the new primary behind the same host name or proxy.
-async fn refused(connection: &Connection) -> End {
+async fn refused(connection: &Connection) -> GiveUpReason {
     // Wait, so that the client does not reconnect for each call to a server that keeps refusing.
     sleep(LASTING).await;
-    End::Refused(connection.refused().await)
+    GiveUpReason::Refused(connection.refused().await)
 }

@@ -212,7 +212,7 @@ impl Testbed {
         let connections = self.connections.lock();
         connections
             .iter()
-            .position(|(one, _)| Arc::ptr_eq(one, connection))
+            .position(|(known, _)| Arc::ptr_eq(known, connection))
             .unwrap()
     }
 

@@ -1,8 +1,8 @@
 //! The errors of a node that does not serve the slot of a call. The call was not run.
 
-use super::keyslot::SLOTS;
-use crate::endpoint::HostPort;
-use crate::{CallError, Fault};
+use crate::call_error::{CallError, Fault};
+use crate::host_port::HostPort;
+use crate::keyslot::SLOTS;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Redirect {

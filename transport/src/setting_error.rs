@@ -1,8 +1,8 @@
-//! Errors of a configuration. They are reported before anything is sent.
+//! Errors of settings. They are reported before anything is sent.
 
 /// A URL or options that cannot be used. Nothing was sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ConfigError {
+pub enum SettingError {
     /// The URL cannot be used. The text says why, and never contains a password.
     Url {
         /// What is wrong, and what is allowed.

@@ -10,12 +10,12 @@ const UNPOISONED: &str = "a panic ends the model";
 
 /// A mutex without poisoning.
 #[derive(Debug, Default)]
-pub struct Mutex<T>(shuttle::sync::Mutex<T>);
+pub struct ShuttleMutex<T>(shuttle::sync::Mutex<T>);
 
-impl<T> Mutex<T> {
+impl<T> ShuttleMutex<T> {
     /// Makes an unlocked mutex.
     pub fn new(value: T) -> Self {
-        Mutex(shuttle::sync::Mutex::new(value))
+        ShuttleMutex(shuttle::sync::Mutex::new(value))
     }
 
     /// Waits for the lock.
@@ -61,6 +61,6 @@ impl AtomicWaker {
 }
 
 /// Lets another thread run here.
-pub fn step() {
+pub(crate) fn step() {
     shuttle::sync::atomic::AtomicBool::new(false).store(true, Ordering::SeqCst);
 }
