@@ -4,7 +4,8 @@
 //! cargo run --example fair_queue
 //! ```
 //!
-//! Watch that the two tills take turns as their customers came, and that a look at the lock shows how many wait.
+//! Watch that the two tills take turns as their customers came, and that a look at the lock shows
+//! how many wait.
 #![expect(clippy::print_stdout, reason = "the example shows what happens")]
 
 use std::time::Duration;

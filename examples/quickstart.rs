@@ -40,7 +40,8 @@ async fn tour(builder: ClientBuilder) -> Result<(), Error> {
     client.shutdown(Duration::from_secs(5)).await
 }
 
-/// Every acquisition is an owner of its own: two acquisitions exclude each other, here as in two processes.
+/// Every acquisition is an owner of its own: two acquisitions exclude each other, here as in two
+/// processes.
 async fn contend(client: &Client) -> Result<(), Error> {
     let (anna, bert) = (client.lock(NAME), client.lock(NAME));
     let held = anna.lock().await?;
@@ -62,7 +63,8 @@ async fn contend(client: &Client) -> Result<(), Error> {
     taken?.unlock().await
 }
 
-/// A section that calls another one under the same lock: inside, the name is enough to take it again.
+/// A section that calls another one under the same lock: inside, the name is enough to take it
+/// again.
 async fn ship(client: &Client) -> Result<(), Error> {
     let shipping = async |guard: Arc<LockGuard>| {
         charge(client).await?;

@@ -4,8 +4,8 @@
 //! cargo run --example read_write
 //! ```
 //!
-//! Watch that the readers work side by side, that the writer waits for all of them, and that it lets
-//! the others in again while it still reads what it has written.
+//! Watch that the readers work side by side, that the writer waits for all of them, and that it
+//! lets the others in again while it still reads what it has written.
 #![expect(clippy::print_stdout, reason = "the example shows what happens")]
 
 use std::time::Duration;

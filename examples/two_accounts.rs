@@ -4,8 +4,8 @@
 //! cargo run --example two_accounts
 //! ```
 //!
-//! Each transfer locks both of its accounts, and names them in either order. Watch that all transfers
-//! come to an end, and that no money is made or lost.
+//! Each transfer locks both of its accounts, and names them in either order. Watch that all
+//! transfers come to an end, and that no money is made or lost.
 #![expect(clippy::print_stdout, reason = "the example shows what happens")]
 
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};

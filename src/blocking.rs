@@ -1,8 +1,9 @@
 //! The same locks for threads without a runtime.
 //!
 //! A blocking [`Client`] is a client of this crate, and a thread that drives its connections.
-//! [`block_on`](Client::block_on) waits for any call of the library, so the names, the Redis cost, the guarantees and the
-//! errors are the same. Threads and tasks of one client exclude each other, wait for each other and wake each other.
+//! [`block_on`](Client::block_on) waits for any call of the library, so the names, the Redis cost,
+//! the guarantees and the errors are the same. Threads and tasks of one client exclude each other,
+//! wait for each other and wake each other.
 //!
 #![cfg_attr(feature = "embedded", doc = "```")]
 #![cfg_attr(not(feature = "embedded"), doc = "```ignore")]
@@ -53,18 +54,20 @@ use crate::error::{Cause, Error};
 
 /// A client for threads without a runtime.
 ///
-/// It has all methods of [`crate::Client`]. Clones are the same client. The thread `leasehold-wait` drives it, and ends
-/// after its last clone, lock and guard.
+/// It has all methods of [`crate::Client`]. Clones are the same client. The thread `leasehold-wait`
+/// drives it, and ends after its last clone, lock and guard.
 #[derive(Clone, Debug)]
 pub struct Client {
     inner: crate::Client,
     runtime: Handle,
-    /// The thread ends when all of these are gone. A call that [`Client::shutdown`] ends still needs its timers.
+    /// The thread ends when all of these are gone. A call that [`Client::shutdown`] ends still
+    /// needs its timers.
     _user: mpsc::Sender<Infallible>,
 }
 
 impl Client {
-    /// Blocks the thread until a client is connected, for example by [`Client::connect`](crate::Client::connect) or
+    /// Blocks the thread until a client is connected, for example by
+    /// [`Client::connect`](crate::Client::connect) or
     /// [`ClientBuilder::connect`](crate::ClientBuilder::connect).
     ///
     /// # Errors
@@ -93,8 +96,8 @@ impl Client {
             .spawn(drive)
             .map_err(no_thread)?;
         let client = handle.block_on(connecting)?;
-        // Guards are released by the connections, after the last client. No drop waits for the thread, because it may
-        // happen in async code.
+        // Guards are released by the connections, after the last client. No drop waits for the
+        // thread, because it may happen in async code.
         let (ended, connections) = (client.ended(), user.clone());
         drop(handle.spawn(async move {
             ended.await;
@@ -111,8 +114,8 @@ impl Client {
     ///
     /// # Panics
     ///
-    /// If the thread already polls futures for a tokio runtime: in an async function or block, and in the poll of a
-    /// future. It panics before anything is sent.
+    /// If the thread already polls futures for a tokio runtime: in an async function or block, and
+    /// in the poll of a future. It panics before anything is sent.
     #[track_caller]
     pub fn block_on<F: IntoFuture>(&self, call: F) -> F::Output {
         self.runtime.block_on(call.into_future())

@@ -24,17 +24,18 @@ pub use local_handover::LocalHandover;
 
 /// A client of Redis or Valkey, which makes locks, semaphores and latches.
 ///
-/// The methods that make locks, semaphores and latches do no I/O. A bad name is refused at their first call,
-/// before anything is sent. A name has 1 to 1024 bytes, including the client's prefix. A brace must be part
-/// of a hash tag (`{shop}:orders`), except in the name of a string lock.
+/// The methods that make locks, semaphores and latches do no I/O. A bad name is refused at their
+/// first call, before anything is sent. A name has 1 to 1024 bytes, including the client's prefix.
+/// A brace must be part of a hash tag (`{shop}:orders`), except in the name of a string lock.
 ///
-/// Clones are the same client. A client keeps its connections, one thread and its subscriptions until
-/// [`shutdown`](Client::shutdown), or until its last clone, lock and guard is dropped. In both cases all
-/// holds are released first. `shutdown` waits until Redis has confirmed that. The last drop blocks for up to
-/// 0.1 s, if releases are under way, and then continues in the background for up to two seconds.
+/// Clones are the same client. A client keeps its connections, one thread and its subscriptions
+/// until [`shutdown`](Client::shutdown), or until its last clone, lock and guard is dropped. In
+/// both cases all holds are released first. `shutdown` waits until Redis has confirmed that. The
+/// last drop blocks for up to 0.1 s, if releases are under way, and then continues in the
+/// background for up to two seconds.
 ///
-/// [Deployments](crate::guide::deployments) has the URLs, [operations](crate::guide::operations) the settings of
-/// servers and clients.
+/// [Deployments](crate::guide::deployments) has the URLs, [operations](crate::guide::operations)
+/// the settings of servers and clients.
 ///
 /// # Examples
 ///
@@ -60,13 +61,13 @@ impl Client {
     /// Connects to `url` with the default settings.
     ///
     /// `url` is `redis://[user:password@]host[:port][/database]`, `rediss://…` for TLS, or
-    /// `redis+unix:///path`. The schemes `valkey://`, `valkeys://` and `valkey+unix://` mean the same. Write a host name
-    /// in ASCII: an internationalised one in its `xn--…` form.
+    /// `redis+unix:///path`. The schemes `valkey://`, `valkeys://` and `valkey+unix://` mean the
+    /// same. Write a host name in ASCII: an internationalised one in its `xn--…` form.
     ///
     /// # Redis cost
     ///
-    /// Three connections, with one round trip each for the handshake. The first one may take up to two more on a server
-    /// that refuses `HELLO` or scripts without keys.
+    /// Three connections, with one round trip each for the handshake. The first one may take up to
+    /// two more on a server that refuses `HELLO` or scripts without keys.
     ///
     /// # Cancel safety
     ///
@@ -74,7 +75,8 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// - [`Error::Config`]: the URL cannot be used, or there is no tokio runtime with timers and I/O.
+    /// - [`Error::Config`]: the URL cannot be used, or there is no tokio runtime with timers and
+    ///   I/O.
     /// - [`Error::Unavailable`]: no server answered within the connect timeout.
     /// - [`Error::Protocol`]: the server refused the user, the password or the database.
     pub async fn connect(url: &str) -> Result<Client, Error> {
@@ -88,8 +90,8 @@ impl Client {
 
     /// Makes a client with its own in-memory engine, which behaves like a server.
     ///
-    /// Use it for a quickstart, and to test your service under paused time. To let several clients contend,
-    /// make them from one [`EmbeddedRedis`](crate::EmbeddedRedis).
+    /// Use it for a quickstart, and to test your service under paused time. To let several clients
+    /// contend, make them from one [`EmbeddedRedis`](crate::EmbeddedRedis).
     #[cfg(feature = "embedded")]
     pub fn embedded() -> Client {
         crate::EmbeddedRedis::new().client()
@@ -115,8 +117,8 @@ impl Client {
     /// The id of this client and its clones: a unique UUID in lower case.
     ///
     /// The id is visible in Redis. The owner of every hold starts with the id and a colon
-    /// ([`LockGuard::owner`](crate::LockGuard::owner)). The connections are named `leasehold:<id>`; if the
-    /// client has a [`name`](crate::ClientBuilder::name), it replaces `leasehold`.
+    /// ([`LockGuard::owner`](crate::LockGuard::owner)). The connections are named `leasehold:<id>`;
+    /// if the client has a [`name`](crate::ClientBuilder::name), it replaces `leasehold`.
     pub fn id(&self) -> String {
         self.handle.calls().client_id().to_string()
     }
@@ -136,13 +138,13 @@ impl Client {
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe. The shutdown continues in the background until its deadline. If the client and all its
-    /// locks and guards are dropped, it continues for two seconds at most.
+    /// Cancel safe. The shutdown continues in the background until its deadline. If the client and
+    /// all its locks and guards are dropped, it continues for two seconds at most.
     ///
     /// # Errors
     ///
-    /// - [`Error::Unknown`]: Redis did not confirm every release within `deadline`, or a call without a reply may
-    ///   still take a lock. The leases end these holds.
+    /// - [`Error::Unknown`]: Redis did not confirm every release within `deadline`, or a call
+    ///   without a reply may still take a lock. The leases end these holds.
     /// - [`Error::Forked`]: the client was made before a fork.
     pub async fn shutdown(&self, deadline: Duration) -> Result<(), Error> {
         self.handle.session.shutdown(deadline).await

@@ -1,9 +1,9 @@
 //! The clock of holds: tokio's clock, plus the time during which the machine was suspended.
 //!
-//! Redis keeps counting a lease while the machine of its holder is suspended. The clock of tokio's timers may
-//! not: it is `CLOCK_MONOTONIC` on Linux and the uptime on macOS, and both stand still meanwhile. So
-//! deadlines of holds are [`Moment`]s, which count that time. They are converted to tokio's `Instant` where a
-//! timer is set.
+//! Redis keeps counting a lease while the machine of its holder is suspended. The clock of tokio's
+//! timers may not: it is `CLOCK_MONOTONIC` on Linux and the uptime on macOS, and both stand still
+//! meanwhile. So deadlines of holds are [`Moment`]s, which count that time. They are converted to
+//! tokio's `Instant` where a timer is set.
 //!
 //! | system | what is counted in addition to tokio's clock |
 //! | --- | --- |
@@ -11,8 +11,8 @@
 //! | macOS, iOS | the growth of `CLOCK_MONOTONIC_RAW`, which counts sleep there, beyond the uptime |
 //! | others | nothing: on Windows tokio's clock counts sleep itself |
 //!
-//! If the host pauses a virtual machine, none of these clocks counts that time, unless the host tells the
-//! guest.
+//! If the host pauses a virtual machine, none of these clocks counts that time, unless the host
+//! tells the guest.
 
 use std::ops::Add;
 use std::time::Duration;
@@ -22,7 +22,8 @@ use tokio::time::Instant;
 #[cfg(any(test, feature = "test-util"))]
 pub use self::machine::Machine;
 
-/// A point in time that was read from a [`Clock`]: tokio's, plus the time of all suspensions before it.
+/// A point in time that was read from a [`Clock`]: tokio's, plus the time of all suspensions before
+/// it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Moment(Instant);
 
@@ -39,7 +40,8 @@ pub(crate) struct Clock {
 pub(crate) enum Counts {
     /// All time, because a server counts the leases.
     AllTime,
-    /// The time of tokio's clock. The embedded engine counts leases by the same clock, which may be paused.
+    /// The time of tokio's clock. The embedded engine counts leases by the same clock, which may be
+    /// paused.
     TimerTime,
 }
 
@@ -68,13 +70,14 @@ impl Clock {
 
     /// A moment between the start and the end of this call.
     pub(crate) fn now(&self) -> Moment {
-        // This order matters: if the thread stalls between the two, tokio's clock counts that time as well.
+        // This order matters: if the thread stalls between the two, tokio's clock counts that time
+        // as well.
         let suspended = self.suspended();
         Moment(Instant::now() + suspended)
     }
 
-    /// When tokio's timers reach a moment, unless the machine is suspended first. A past moment gives a past
-    /// instant.
+    /// When tokio's timers reach a moment, unless the machine is suspended first. A past moment
+    /// gives a past instant.
     pub(crate) fn timer(&self, moment: Moment) -> Instant {
         let timer = moment.checked_sub(self.suspended());
         timer.map_or_else(Instant::now, |timer| timer.0)
@@ -136,8 +139,8 @@ mod system {
     #[cfg(target_vendor = "apple")]
     const COUNTS_SLEEP: ClockId = ClockId::from_raw(nix::libc::CLOCK_MONOTONIC_RAW);
 
-    /// The difference that reading two clocks one after the other may show. Far below the margin of a
-    /// deadline.
+    /// The difference that reading two clocks one after the other may show. Far below the margin of
+    /// a deadline.
     const NOISE: Duration = Duration::from_micros(100);
 
     /// The best of several first readings is used, because a thread may stall between two clocks.
@@ -152,7 +155,8 @@ mod system {
     impl Reading {
         #[expect(clippy::disallowed_methods, reason = "paused time is no suspension")]
         fn take() -> Self {
-            // This order matters: a stall of the thread between the two must not look like a suspension.
+            // This order matters: a stall of the thread between the two must not look like a
+            // suspension.
             let counts_sleep = clock_gettime(COUNTS_SLEEP)
                 .map(Duration::from)
                 .unwrap_or_default();

@@ -48,7 +48,8 @@ impl Durability {
         }
     }
 
-    /// Sets how long the copies may take. Default: 500 ms. At least 1 ms, and less than the command timeout.
+    /// Sets how long the copies may take. Default: 500 ms. At least 1 ms, and less than the command
+    /// timeout.
     pub fn within(mut self, span: Duration) -> Self {
         self.within = span;
         self

@@ -1,6 +1,7 @@
 //! The embedded engine: the crate `leasehold-engine`, dialed like a server.
 //!
-//! It runs the same `.lua` files as a server does. A test compares it with a real server (`engine/parity`).
+//! It runs the same `.lua` files as a server does. A test compares it with a real server
+//! (`engine/parity`).
 
 mod faults;
 #[cfg(feature = "test-util")]
@@ -22,7 +23,8 @@ static NEXT: AtomicU64 = AtomicU64::new(0);
 ///
 /// Clients that share one engine contend for the same locks, as processes that share a Redis do.
 /// Clones are handles to the same engine. It runs the scripts that a server would run; nothing is
-/// kept when the last handle and the last client are gone. [Testing](crate::guide::testing) has more tests of services.
+/// kept when the last handle and the last client are gone. [Testing](crate::guide::testing) has
+/// more tests of services.
 ///
 /// # Time
 ///
@@ -93,8 +95,8 @@ impl EmbeddedRedis {
         Deployment::parse(&url).expect("BUG: a good URL")
     }
 
-    /// How one client reaches the engine, whose tasks run on `runtime`. An engine with a profile gets the handshake that
-    /// a server gets.
+    /// How one client reaches the engine, whose tasks run on `runtime`. An engine with a profile
+    /// gets the handshake that a server gets.
     pub(crate) fn stream_dialer(&self, runtime: &Handle) -> StreamDialer {
         let dialer = Arc::new(self.engine.dialer(runtime));
         let (back, engine) = (dialer.reachable(), dialer.clone());

@@ -16,11 +16,14 @@ pub(crate) use refused::with_command;
 
 /// Why a call failed, and what the caller can do about it.
 ///
-/// Messages name the lock and the cause, so one line of a log tells it all. The text of a cause is not part of the API. [Troubleshooting](crate::guide::troubleshooting) lists them with their causes.
+/// Messages name the lock and the cause, so one line of a log tells it all. The text of a cause is
+/// not part of the API. [Troubleshooting](crate::guide::troubleshooting) lists them with their
+/// causes.
 ///
 /// # Examples
 ///
-/// A caller that handles some variants itself, and uses [`is_retryable`](Error::is_retryable) for the others:
+/// A caller that handles some variants itself, and uses [`is_retryable`](Error::is_retryable) for
+/// the others:
 ///
 #[cfg_attr(feature = "embedded", doc = "```")]
 #[cfg_attr(not(feature = "embedded"), doc = "```ignore")]
@@ -46,12 +49,12 @@ pub(crate) use refused::with_command;
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The wait ended before the lock was acquired, because another owner held it or the future was polled
-    /// too rarely.
+    /// The wait ended before the lock was acquired, because another owner held it or the future was
+    /// polled too rarely.
     ///
-    /// Nothing is held. Try later, or shed the work. If the holder
-    /// [is this task](crate::inspect::Holder::is_this_task), the caller waited for its own release:
-    /// [take the lock again](crate::Lock#taking-it-again) with a guard or a section. If the holder has no
+    /// Nothing is held. Try later, or shed the work. If the holder [is this
+    /// task](crate::inspect::Holder::is_this_task), the caller waited for its own release: [take
+    /// the lock again](crate::Lock#taking-it-again) with a guard or a section. If the holder has no
     /// [lease](crate::inspect::Holder::lease), waiting longer does not help.
     #[error(
         "not acquired in time: name=`{name}`, waited=`{}`{}{}",
@@ -67,18 +70,20 @@ pub enum Error {
         name: Arc<str>,
         /// How long the call waited.
         waited: Duration,
-        /// The holder that is in the way, if it is known: a hold of this client, or another holder that was
-        /// there when the wait ended. Other holders are looked up by the one waiter of this client that asked Redis
-        /// for the lock. Every waiter looks, also one with a zero wait, if this client [describes its
-        /// holds](crate::ClientBuilder::describe_holds) or the acquisition has a
-        /// [purpose](crate::Acquire::purpose). Without such a look, a key without an expiry is a holder with an
-        /// empty [owner](crate::inspect::Holder::owner).
+        /// The holder that is in the way, if it is known: a hold of this client, or another holder
+        /// that was there when the wait ended. Other holders are looked up by the one waiter of
+        /// this client that asked Redis for the lock. Every waiter looks, also one with a zero
+        /// wait, if this client [describes its holds](crate::ClientBuilder::describe_holds) or the
+        /// acquisition has a [purpose](crate::Acquire::purpose). Without such a look, a key without
+        /// an expiry is a holder with an empty [owner](crate::inspect::Holder::owner).
         in_the_way: Option<Box<Holder>>,
         /// How often the acquisition started again because its future was woken but not polled: see
-        /// [`Lock`](crate::Lock#futures-that-nobody-polls). If it is not zero, the lock may have been free.
+        /// [`Lock`](crate::Lock#futures-that-nobody-polls). If it is not zero, the lock may have
+        /// been free.
         cancelled_as_unpolled: u32,
     },
-    /// Redis certainly did not execute the call: no connection, refused, loading, read-only or out of memory.
+    /// Redis certainly did not execute the call: no connection, refused, loading, read-only or out
+    /// of memory.
     ///
     /// Nothing changed. Retry after a pause.
     #[error("redis is not available: name=`{name}`, cause=`{cause}`")]
@@ -90,8 +95,8 @@ pub enum Error {
     },
     /// The call was sent but no reply came, so it may have taken effect.
     ///
-    /// Assume that the lock may be held until `lease` has passed: do not enter, and retry. This client keeps
-    /// releasing the lock in the background.
+    /// Assume that the lock may be held until `lease` has passed: do not enter, and retry. This
+    /// client keeps releasing the lock in the background.
     #[error("the reply was lost: name=`{name}`, lease=`{lease:?}`, cause=`{cause}`")]
     Unknown {
         /// The lock.
@@ -104,8 +109,8 @@ pub enum Error {
     /// Too few servers confirmed a copy of the grant: see
     /// [`ClientBuilder::durability`](crate::ClientBuilder::durability).
     ///
-    /// Nothing is held: the grant is being undone. Retry after a pause. If it keeps failing, check the
-    /// replicas.
+    /// Nothing is held: the grant is being undone. Retry after a pause. If it keeps failing, check
+    /// the replicas.
     #[error(
         "too few copies of the grant: name=`{name}`, wanted=`{wanted}`, acknowledged=`{acknowledged}`"
     )]
@@ -119,8 +124,8 @@ pub enum Error {
     },
     /// The hold ended before it was released.
     ///
-    /// Stop the work, because others may hold the lock now. Only a resource that checks a fencing token
-    /// refuses writes after the loss.
+    /// Stop the work, because others may hold the lock now. Only a resource that checks a fencing
+    /// token refuses writes after the loss.
     #[error("the lock was lost: name=`{name}`, reason=`{reason}`")]
     Lost {
         /// The lock.
@@ -128,7 +133,8 @@ pub enum Error {
         /// Why the hold ended.
         reason: LossReason,
     },
-    /// The permit with this id, or the string lock with this owner, has ended or belongs to another client now.
+    /// The permit with this id, or the string lock with this owner, has ended or belongs to another
+    /// client now.
     ///
     /// Nothing changed. This is a bug in the program, unless several callers were meant to try.
     #[error("no longer held, or taken over by another owner: name=`{name}`")]
@@ -136,10 +142,12 @@ pub enum Error {
         /// The lock.
         name: Arc<str>,
     },
-    /// The semaphore has no number of permits: nobody has set one, or it was deleted, or its server lost its data.
+    /// The semaphore has no number of permits: nobody has set one, or it was deleted, or its server
+    /// lost its data.
     ///
-    /// Nothing is held. This is a bug in the program, unless the server lost its data: declare the number with
-    /// [`Semaphore::with_limit`](crate::Semaphore::with_limit), or set it before the first acquisition.
+    /// Nothing is held. This is a bug in the program, unless the server lost its data: declare the
+    /// number with [`Semaphore::with_limit`](crate::Semaphore::with_limit), or set it before the
+    /// first acquisition.
     #[error(
         "the semaphore was never given permits: name=`{name}`, declare them by `with_limit`, or call `try_set_permits`"
     )]
@@ -147,25 +155,26 @@ pub enum Error {
         /// The semaphore.
         name: Arc<str>,
     },
-    /// The acquisition asks for more permits than the semaphore has in all, so it would wait for ever.
+    /// The acquisition asks for more permits than the semaphore has in all, so it would wait for
+    /// ever.
     ///
     /// Nothing is held. This is a bug in the program: ask for fewer permits, or declare a higher
-    /// [limit](crate::Semaphore::with_limit). Without a declared limit nobody knows the total, and the acquisition
-    /// waits.
+    /// [limit](crate::Semaphore::with_limit). Without a declared limit nobody knows the total, and
+    /// the acquisition waits.
     #[error("more permits than the limit: name=`{name}`, permits=`{permits}`, limit=`{limit}`")]
     ExceedsLimit {
         /// The semaphore.
         name: Arc<str>,
         /// The number of permits of the acquisition.
         permits: u32,
-        /// The limit that the acquisition declares; without one, the limit that another acquisition declared last.
+        /// The limit that the acquisition declares; without one, the limit that another acquisition
+        /// declared last.
         limit: u32,
     },
     /// The caller already holds the lock, and the call would wait for the caller's own release.
     ///
-    /// A guard passed to the call, or the section around it, shows the hold.
-    /// Nothing changed. This is a bug in the program: release the lock first, or make the call outside the
-    /// section.
+    /// A guard passed to the call, or the section around it, shows the hold. Nothing changed. This
+    /// is a bug in the program: release the lock first, or make the call outside the section.
     #[error("already held by this owner: name=`{name}`, {how}")]
     AlreadyHeld {
         /// The lock.
@@ -187,14 +196,15 @@ pub enum Error {
         obtained: usize,
         /// The number of servers that were asked.
         nodes: usize,
-        /// Why the others did not answer: one cause for each, with its server. The message has the first three.
+        /// Why the others did not answer: one cause for each, with its server. The message has the
+        /// first three.
         causes: Box<[Cause]>,
     },
-    /// Redis refused the call, and retrying does not help: the password is wrong, the key has another type, the user
-    /// lacks a right, the server is a cluster node, or it runs no scripts.
+    /// Redis refused the call, and retrying does not help: the password is wrong, the key has
+    /// another type, the user lacks a right, the server is a cluster node, or it runs no scripts.
     ///
-    /// Nothing is held. If a script made changes before it was refused, they are being undone. An operator
-    /// must check the key, the rights of the user or the URL: the message says which.
+    /// Nothing is held. If a script made changes before it was refused, they are being undone. An
+    /// operator must check the key, the rights of the user or the URL: the message says which.
     #[error("{}", refused.message(name, detail))]
     Protocol {
         /// The lock, or the call.
@@ -217,10 +227,11 @@ pub enum Error {
     Config(#[from] ConfigError),
 }
 
-/// The cause of an error, as text for people; see [`Error::Unavailable`], [`Error::Unknown`] and [`Error::Quorum`].
+/// The cause of an error, as text for people; see [`Error::Unavailable`], [`Error::Unknown`] and
+/// [`Error::Quorum`].
 ///
-/// The message of the error has it. It is no [`source`](std::error::Error::source), because a report of the whole
-/// chain would then print it twice.
+/// The message of the error has it. It is no [`source`](std::error::Error::source), because a
+/// report of the whole chain would then print it twice.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cause(String);
 
@@ -242,8 +253,8 @@ impl Error {
         matches!(self, Error::Timeout { .. })
     }
 
-    /// Returns whether another owner is known to have held the lock: a [`Timeout`](Error::Timeout), unless the future was
-    /// polled too rarely (`cancelled_as_unpolled`) and nobody was seen.
+    /// Returns whether another owner is known to have held the lock: a [`Timeout`](Error::Timeout),
+    /// unless the future was polled too rarely (`cancelled_as_unpolled`) and nobody was seen.
     ///
     /// Only this means *somebody else is at it*. After any other error, nobody may have been.
     pub fn is_busy(&self) -> bool {
@@ -260,12 +271,14 @@ impl Error {
         }
     }
 
-    /// Returns whether the same call may succeed later, with no change to the program or the server: after
-    /// [`Timeout`](Error::Timeout), [`Unavailable`](Error::Unavailable), [`Unknown`](Error::Unknown),
-    /// [`NotDurable`](Error::NotDurable) and [`Quorum`](Error::Quorum).
+    /// Returns whether the same call may succeed later, with no change to the program or the
+    /// server: after [`Timeout`](Error::Timeout), [`Unavailable`](Error::Unavailable),
+    /// [`Unknown`](Error::Unknown), [`NotDurable`](Error::NotDurable) and
+    /// [`Quorum`](Error::Quorum).
     ///
-    /// A web service answers a [busy](Error::is_busy) lock with 423 or 409, and the others of these with 503. `Lost` is
-    /// not among them: the work was begun, and only the service knows whether it can begin again.
+    /// A web service answers a [busy](Error::is_busy) lock with 423 or 409, and the others of these
+    /// with 503. `Lost` is not among them: the work was begun, and only the service knows whether
+    /// it can begin again.
     pub fn is_retryable(&self) -> bool {
         matches!(
             self,

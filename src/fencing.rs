@@ -4,14 +4,15 @@ use std::fmt;
 
 /// A number that grows with every acquisition of a fenced lock.
 ///
-/// The resource remembers the highest token that it has seen and refuses lower ones. Then a holder that was
-/// paused beyond its lease can do no harm. [Fencing](crate::guide::fencing) has patterns for SQL and for object stores.
+/// The resource remembers the highest token that it has seen and refuses lower ones. Then a holder
+/// that was paused beyond its lease can do no harm. [Fencing](crate::guide::fencing) has patterns
+/// for SQL and for object stores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FencingToken(i64);
 
 impl FencingToken {
-    /// Makes a token from its number, for code that got the number from the holder. The number is not
-    /// checked.
+    /// Makes a token from its number, for code that got the number from the holder. The number is
+    /// not checked.
     pub fn from_value(value: i64) -> Self {
         FencingToken(value)
     }

@@ -10,7 +10,8 @@ use crate::clock::Moment;
 use crate::sync::call_out;
 pub use crate::transport::{Arg, Call, CallError, Value};
 
-/// Hears what one client sends and trusts. It must not block, and may hear something after what came later.
+/// Hears what one client sends and trusts. It must not block, and may hear something after what
+/// came later.
 pub trait Harness: Send + Sync {
     /// A script is sent, or may be. Returns a number for the call.
     fn on_sent(&self, _call: &Call) -> u64 {
@@ -23,8 +24,8 @@ pub trait Harness: Send + Sync {
     /// A message said that a release has granted the lock. The lease began at `since` or later.
     fn on_grant_by_message(&self, _lock: Field<'_>, _since: Instant, _lease: Duration) {}
 
-    /// At `at`, a hold was trusted `until` then: the local deadline of its lease, whatever else may end it before. `hold`
-    /// is its number within the client.
+    /// At `at`, a hold was trusted `until` then: the local deadline of its lease, whatever else may
+    /// end it before. `hold` is its number within the client.
     fn on_trust(&self, _lock: Field<'_>, _hold: u64, _at: Instant, _until: Instant) {}
 
     /// A hold is forgotten, or is restored from its text.

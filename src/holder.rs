@@ -6,9 +6,9 @@ use std::time::Duration;
 /// A holder of a lock, as Redis sees it; see [`Lock::holder`](crate::Lock::holder) and
 /// [`Error::Timeout`](crate::Error::Timeout).
 ///
-/// `name`, `purpose` and `held_for` are only known if the hold was described. That is the case if the
-/// holder's client [describes its holds](crate::ClientBuilder::describe_holds) or its acquisition has a
-/// [purpose](crate::Acquire::purpose).
+/// `name`, `purpose` and `held_for` are only known if the hold was described. That is the case if
+/// the holder's client [describes its holds](crate::ClientBuilder::describe_holds) or its
+/// acquisition has a [purpose](crate::Acquire::purpose).
 ///
 /// # Examples
 ///
@@ -28,13 +28,13 @@ use std::time::Duration;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Holder {
-    /// The owner on the wire: `<client uuid>:<number>`, or `<client uuid>:<thread>` for Redisson. Empty in a
-    /// [`Timeout`](crate::Error::Timeout) that only knows that the key has no expiry.
+    /// The owner on the wire: `<client uuid>:<number>`, or `<client uuid>:<thread>` for Redisson.
+    /// Empty in a [`Timeout`](crate::Error::Timeout) that only knows that the key has no expiry.
     pub owner: String,
     /// How many times this owner holds the lock.
     pub holds: u64,
-    /// The remaining lease. `None` if the key has no expiry: only its owner or a forced unlock can free the lock, and
-    /// the key may be other data.
+    /// The remaining lease. `None` if the key has no expiry: only its owner or a forced unlock can
+    /// free the lock, and the key may be other data.
     pub lease: Option<Duration>,
     /// The [name](crate::ClientBuilder::name) of the holder's client.
     pub name: Option<String>,
@@ -44,8 +44,8 @@ pub struct Holder {
     pub held_for: Option<Duration>,
     /// It is a hold of this client.
     pub is_this_client: bool,
-    /// This very task took the hold. Outside of all tasks, as in `block_on`, this thread took it. If the task waits
-    /// for the lock, it waits for its own release.
+    /// This very task took the hold. Outside of all tasks, as in `block_on`, this thread took it.
+    /// If the task waits for the lock, it waits for its own release.
     pub is_this_task: bool,
 }
 

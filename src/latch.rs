@@ -12,12 +12,14 @@ use crate::protocol::replies::yes_or_no;
 use crate::session::poll_watch::Wait;
 use crate::synchronizer::Synchronizer;
 
-/// A distributed count whose waiters go on when it reaches zero, shared with Redisson's `RCountDownLatch`.
+/// A distributed count whose waiters go on when it reaches zero, shared with Redisson's
+/// `RCountDownLatch`.
 ///
-/// Await the latch to wait as long as it takes, or call [`wait`](CountDownLatch::wait) to wait for some time.
+/// Await the latch to wait as long as it takes, or call [`wait`](CountDownLatch::wait) to wait for
+/// some time.
 ///
-/// A latch that was never set is open. Waiters listen for a message and poll about once a second, so a waiter
-/// that comes late or misses a message does not hang.
+/// A latch that was never set is open. Waiters listen for a message and poll about once a second,
+/// so a waiter that comes late or misses a message does not hang.
 ///
 /// # Redis cost
 ///
@@ -32,10 +34,12 @@ use crate::synchronizer::Synchronizer;
 ///
 /// # Keys
 ///
-/// The string at the name and the channel `redisson_countdownlatch__channel__{name}`, both as in Redisson.
+/// The string at the name and the channel `redisson_countdownlatch__channel__{name}`, both as in
+/// Redisson.
 ///
-/// The reply to a change of the count is kept at `leasehold_reply:{name}:<id>`, for 30 s or four command
-/// timeouts, whichever is longer. A client has one such key for each change in flight, and reuses it.
+/// The reply to a change of the count is kept at `leasehold_reply:{name}:<id>`, for 30 s or four
+/// command timeouts, whichever is longer. A client has one such key for each change in flight, and
+/// reuses it.
 ///
 /// # Examples
 ///
@@ -107,7 +111,8 @@ impl CountDownLatch {
         self.inner.change(call, yes_or_no).await
     }
 
-    /// Lowers the count by one, but not below zero, and returns the new count. At zero, all waiters go on.
+    /// Lowers the count by one, but not below zero, and returns the new count. At zero, all waiters
+    /// go on.
     ///
     /// # Redis cost
     ///
@@ -166,7 +171,8 @@ impl CountDownLatch {
         crate::session::acquire::wait_open(&self.inner.handle, request).await
     }
 
-    /// Removes the latch and lets all waiters go on, including Java's; returns false if there was no latch.
+    /// Removes the latch and lets all waiters go on, including Java's; returns false if there was
+    /// no latch.
     ///
     /// Redisson differs: its `delete` leaves the waiters waiting.
     ///

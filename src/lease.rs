@@ -35,14 +35,14 @@ use crate::error::config::ConfigError;
 pub enum Lease {
     /// Renewed in the background while the guard is alive.
     ///
-    /// The length is set for the lock ([`Lock::with_lease`](crate::Lock::with_lease)), or else for the client
-    /// ([`ClientBuilder::lease`](crate::ClientBuilder::lease), 30 s by default).
+    /// The length is set for the lock ([`Lock::with_lease`](crate::Lock::with_lease)), or else for
+    /// the client ([`ClientBuilder::lease`](crate::ClientBuilder::lease), 30 s by default).
     #[default]
     Renewed,
     /// Renewed every third of this length while the guard is alive.
     ///
-    /// From [`Lease::RENEWED_MIN`] to [`Lease::MAX`]. A shorter lease frees the lock sooner after its holder
-    /// died. A longer lease survives a longer outage.
+    /// From [`Lease::RENEWED_MIN`] to [`Lease::MAX`]. A shorter lease frees the lock sooner after
+    /// its holder died. A longer lease survives a longer outage.
     RenewedFor(Duration),
     /// Never renewed: the hold ends after this length, even if the guard is still alive.
     ///
@@ -98,7 +98,8 @@ impl Lease {
     }
 }
 
-/// What a guard knows about its lock without asking Redis; see [`LockGuard::state`](crate::LockGuard::state).
+/// What a guard knows about its lock without asking Redis; see
+/// [`LockGuard::state`](crate::LockGuard::state).
 ///
 /// # Examples
 ///
@@ -123,8 +124,9 @@ impl Lease {
 pub enum HoldState {
     /// The lock is held at least until the deadline.
     Held,
-    /// The server is out of reach, another one serves the key, or renewals are failing. The deadline has not passed, so no
-    /// other owner can hold the lock yet, unless the server has lost the hold.
+    /// The server is out of reach, another one serves the key, or renewals are failing. The
+    /// deadline has not passed, so no other owner can hold the lock yet, unless the server has lost
+    /// the hold.
     Uncertain,
     /// The hold has ended, and others may hold the lock.
     Lost,
@@ -136,8 +138,8 @@ pub enum HoldState {
 pub enum LossReason {
     /// The local deadline passed: a fixed lease ended, or renewals failed for a whole lease.
     Expired,
-    /// Redis no longer has the hold: it was deleted, evicted, or lost in a restart or failover. Or it was freed by
-    /// force, and this client did not receive the message about that.
+    /// Redis no longer has the hold: it was deleted, evicted, or lost in a restart or failover. Or
+    /// it was freed by force, and this client did not receive the message about that.
     Gone,
     /// The lock was [freed by force](crate::Lock::force_unlock).
     Forced(Arc<ForcedRelease>),

@@ -1,8 +1,9 @@
 //! Distributed locks on Redis and Valkey, wire-compatible with Java's Redisson.
 //!
-//! A [`Client`] is a set of connections to Redis, and makes [`Lock`] values. Each acquisition of a lock
-//! gives a [`LockGuard`], which releases the lock when it is dropped. While the guard lives, the lease is
-//! renewed in the background, and the guard knows without asking Redis whether the lock is still held.
+//! A [`Client`] is a set of connections to Redis, and makes [`Lock`] values. Each acquisition of a
+//! lock gives a [`LockGuard`], which releases the lock when it is dropped. While the guard lives,
+//! the lease is renewed in the background, and the guard knows without asking Redis whether the
+//! lock is still held.
 //!
 //! # First steps
 //!

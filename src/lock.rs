@@ -38,31 +38,32 @@ pub use fenced::FencedGuard;
 pub use guard::{Guard, LockGuard};
 pub use inspect::Waiters;
 
-/// A distributed lock of any kind: plain, fair, fenced, one side of a read/write lock, or several locks as
-/// one.
+/// A distributed lock of any kind: plain, fair, fenced, one side of a read/write lock, or several
+/// locks as one.
 ///
-/// The methods of [`Client`](crate::Client) make locks, and describe what is special about each kind.
-/// Everything that all kinds share is described here. `G` is the type of the guards: [`FencedGuard`] for a
-/// fenced lock, [`LockGuard`] for all others.
+/// The methods of [`Client`](crate::Client) make locks, and describe what is special about each
+/// kind. Everything that all kinds share is described here. `G` is the type of the guards:
+/// [`FencedGuard`] for a fenced lock, [`LockGuard`] for all others.
 ///
-/// [Choosing](crate::guide::choosing) helps to find the kind, the wait and the lease. [What the compiler cannot
-/// see](crate::guide::what_the_compiler_cannot_see) shows code that compiles and protects nothing.
+/// [Choosing](crate::guide::choosing) helps to find the kind, the wait and the lease. [What the
+/// compiler cannot see](crate::guide::what_the_compiler_cannot_see) shows code that compiles and
+/// protects nothing.
 ///
 /// # Exclusion
 ///
-/// **Every acquisition is its own owner.** Two acquisitions exclude each other, even if they come from the
-/// same lock value, task or client. A lock value can be shared or cloned freely. A guard does not borrow the lock, and can be
-/// moved to another thread and dropped there.
+/// **Every acquisition is its own owner.** Two acquisitions exclude each other, even if they come
+/// from the same lock value, task or client. A lock value can be shared or cloned freely. A guard
+/// does not borrow the lock, and can be moved to another thread and dropped there.
 ///
 /// # Taking it again
 ///
-/// A caller that can prove that it holds the lock takes it again without waiting, and the last release frees
-/// the lock. The proof is a guard or a section:
+/// A caller that can prove that it holds the lock takes it again without waiting, and the last
+/// release frees the lock. The proof is a guard or a section:
 ///
 /// - [`guard.reenter()`](LockGuard::reenter) returns another guard of the same hold.
-/// - Code in a *section* takes the lock by its name, from the same client. A section is the work passed to
-///   [`lock.run(..)`](Lock::run) or [`guard.run(..)`](LockGuard::run). Futures that run concurrently in the
-///   section are all inside. Tasks spawned from it are not.
+/// - Code in a *section* takes the lock by its name, from the same client. A section is the work
+///   passed to [`lock.run(..)`](Lock::run) or [`guard.run(..)`](LockGuard::run). Futures that run
+///   concurrently in the section are all inside. Tasks spawned from it are not.
 ///
 #[cfg_attr(feature = "embedded", doc = "```")]
 #[cfg_attr(not(feature = "embedded"), doc = "```ignore")]

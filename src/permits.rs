@@ -19,15 +19,16 @@ use crate::synchronizer::Synchronizer;
 
 pub use expirable_permit::ExpirablePermit;
 
-/// The most permits of one acquisition or release. More would keep Redis busy for a millisecond or longer.
+/// The most permits of one acquisition or release. More would keep Redis busy for a millisecond or
+/// longer.
 const PERMITS_MAX: u32 = 1024;
 
 /// A distributed semaphore whose permits have ids and leases, shared with Redisson's
 /// `RPermitExpirableSemaphore`.
 ///
-/// All permits whose lease has ended come back at the next call of any client. The server's clock decides
-/// when a lease ends. With [`Lease::Renewed`], a permit is renewed while its guard is alive. Redisson does
-/// not do that.
+/// All permits whose lease has ended come back at the next call of any client. The server's clock
+/// decides when a lease ends. With [`Lease::Renewed`], a permit is renewed while its guard is
+/// alive. Redisson does not do that.
 ///
 /// # Fairness
 ///
@@ -40,14 +41,15 @@ const PERMITS_MAX: u32 = 1024;
 ///
 /// # Keys
 ///
-/// The string at the name, the sorted set `{name}:timeout` and the channel `redisson_sc:{name}`, all as in
-/// Redisson. `x` and `{x}` share the sorted set: do not use both names.
+/// The string at the name, the sorted set `{name}:timeout` and the channel `redisson_sc:{name}`,
+/// all as in Redisson. `x` and `{x}` share the sorted set: do not use both names.
 ///
-/// A [limit](PermitExpirableSemaphore::with_limit) is kept in the string `leasehold_limit:{name}`, as long as the
-/// semaphore. If the name has braces, it is `leasehold_limit::name`.
+/// A [limit](PermitExpirableSemaphore::with_limit) is kept in the string `leasehold_limit:{name}`,
+/// as long as the semaphore. If the name has braces, it is `leasehold_limit::name`.
 ///
-/// The reply to a change of the number is kept at `leasehold_reply:{name}:<id>`, for 30 s or four command
-/// timeouts, whichever is longer. A client has one such key for each change in flight, and reuses it.
+/// The reply to a change of the number is kept at `leasehold_reply:{name}:<id>`, for 30 s or four
+/// command timeouts, whichever is longer. A client has one such key for each change in flight, and
+/// reuses it.
 ///
 /// # Examples
 ///
@@ -84,8 +86,9 @@ impl PermitExpirableSemaphore {
         PermitExpirableSemaphore { inner }
     }
 
-    /// Declares how many permits there are in all: see [`Semaphore::with_limit`](crate::Semaphore::with_limit). From 1 to
-    /// [`u32::MAX`]. The first call refuses a bad value.
+    /// Declares how many permits there are in all: see
+    /// [`Semaphore::with_limit`](crate::Semaphore::with_limit). From 1 to [`u32::MAX`]. The first
+    /// call refuses a bad value.
     ///
     /// Redisson stores who holds these permits, so the first limit counts the permits of Java too.
     #[must_use = "the semaphore is moved into the returned value"]
@@ -97,15 +100,17 @@ impl PermitExpirableSemaphore {
     /// Sets the lease that [`Lease::Renewed`] means for this value. Default:
     /// [`ClientBuilder::lease`](crate::ClientBuilder::lease). From 100 ms to a year.
     ///
-    /// The permits of a holder that died come back after this lease. The first call refuses a bad value.
+    /// The permits of a holder that died come back after this lease. The first call refuses a bad
+    /// value.
     #[must_use = "the semaphore is moved into the returned value"]
     pub fn with_lease(mut self, lease: Duration) -> Self {
         self.inner.settings.lease = Some(lease);
         self
     }
 
-    /// Sets how often waiters of this value poll, in case a message was lost or permits came back without
-    /// one. Default: [`ClientBuilder::safety_poll`](crate::ClientBuilder::safety_poll). From 10 ms to 60 s.
+    /// Sets how often waiters of this value poll, in case a message was lost or permits came back
+    /// without one. Default: [`ClientBuilder::safety_poll`](crate::ClientBuilder::safety_poll).
+    /// From 10 ms to 60 s.
     ///
     /// One waiter of the client polls for all of them. The first call refuses a bad value.
     #[must_use = "the semaphore is moved into the returned value"]
@@ -137,8 +142,9 @@ impl PermitExpirableSemaphore {
         self.inner.change(call, yes_or_no).await
     }
 
-    /// Sets the total, including held permits. Returns how many are then available: negative if more are
-    /// held. It counts as a limit as in [`Semaphore::set_permits`](crate::Semaphore::set_permits).
+    /// Sets the total, including held permits. Returns how many are then available: negative if
+    /// more are held. It counts as a limit as in
+    /// [`Semaphore::set_permits`](crate::Semaphore::set_permits).
     ///
     /// # Redis cost
     ///
@@ -159,8 +165,8 @@ impl PermitExpirableSemaphore {
 
     /// Adds permits, or takes permits away if the number is negative.
     ///
-    /// At most [`u32::MAX`] permits can be added or taken at once. The number of available permits may become
-    /// negative.
+    /// At most [`u32::MAX`] permits can be added or taken at once. The number of available permits
+    /// may become negative.
     ///
     /// # Redis cost
     ///
@@ -178,10 +184,11 @@ impl PermitExpirableSemaphore {
         self.inner.add(permits).await
     }
 
-    /// Makes the semaphore and all its permits expire after `life`; returns false if there is no semaphore.
+    /// Makes the semaphore and all its permits expire after `life`; returns false if there is no
+    /// semaphore.
     ///
-    /// A guard with a renewed lease notices at its next renewal. A guard with a fixed lease ends with its
-    /// lease.
+    /// A guard with a renewed lease notices at its next renewal. A guard with a fixed lease ends
+    /// with its lease.
     ///
     /// # Redis cost
     ///
@@ -216,12 +223,13 @@ impl PermitExpirableSemaphore {
     ///
     /// - [`Error::Protocol`]: Redis refuses the call, and retrying does not help.
     /// - [`Error::NotDurable`]: too few copies of the grant were confirmed, and it is being undone.
-    /// - [`Error::NoPermits`]: the number of permits was never set, and this value declares no limit.
-    /// - [`Error::ExceedsLimit`]: there are fewer permits in all, by the limit of this value. Without one, by the limit
-    ///   that was applied last.
+    /// - [`Error::NoPermits`]: the number of permits was never set, and this value declares no
+    ///   limit.
+    /// - [`Error::ExceedsLimit`]: there are fewer permits in all, by the limit of this value.
+    ///   Without one, by the limit that was applied last.
     /// - [`Error::Closed`] or [`Error::Forked`]: the client was shut down, or made before a fork.
-    /// - [`Error::Config`]: the name, the lease or a setting cannot be used, or the number of permits is not
-    ///   between 1 and 1,024.
+    /// - [`Error::Config`]: the name, the lease or a setting cannot be used, or the number of
+    ///   permits is not between 1 and 1,024.
     pub async fn acquire(&self, permits: u32, lease: Lease) -> Result<ExpirablePermit, Error> {
         self.take(permits, Wait::Forever, lease).await
     }
@@ -243,10 +251,11 @@ impl PermitExpirableSemaphore {
     /// - [`Error::Unknown`]: the reply was lost. The permits are given back in the background.
     /// - [`Error::NotDurable`]: too few copies of the grant were confirmed, and it is being undone.
     /// - [`Error::Protocol`]: Redis refuses the call, and retrying does not help.
-    /// - [`Error::NoPermits`] or [`Error::ExceedsLimit`]: the number of permits was never set, or is too small.
+    /// - [`Error::NoPermits`] or [`Error::ExceedsLimit`]: the number of permits was never set, or
+    ///   is too small.
     /// - [`Error::Closed`] or [`Error::Forked`]: the client was shut down, or made before a fork.
-    /// - [`Error::Config`]: the name, the lease or a setting cannot be used, or the number of permits is not
-    ///   between 1 and 1,024.
+    /// - [`Error::Config`]: the name, the lease or a setting cannot be used, or the number of
+    ///   permits is not between 1 and 1,024.
     pub async fn try_acquire(
         &self,
         permits: u32,
@@ -264,7 +273,8 @@ impl PermitExpirableSemaphore {
         Ok(ExpirablePermit::new(LockGuard::new(share)))
     }
 
-    /// Returns the number of available permits. It is negative if more were taken away than there were.
+    /// Returns the number of available permits. It is negative if more were taken away than there
+    /// were.
     ///
     /// # Redis cost
     ///

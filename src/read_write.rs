@@ -7,25 +7,27 @@ use crate::lock::Lock;
 
 /// A distributed lock for many readers or one writer, shared with Redisson's `RReadWriteLock`.
 ///
-/// [`read`](ReadWriteLock::read) and [`write`](ReadWriteLock::write) are its two sides, each a [`Lock`].
-/// Inside a section of one side, or with its guard ([`Acquire::within`](crate::Acquire::within)):
+/// [`read`](ReadWriteLock::read) and [`write`](ReadWriteLock::write) are its two sides, each a
+/// [`Lock`]. Inside a section of one side, or with its guard
+/// ([`Acquire::within`](crate::Acquire::within)):
 ///
-/// - A writer can also take the read side, without waiting. It can keep the read side when it releases the
-///   write side (a *downgrade*), and then waiting readers get in.
+/// - A writer can also take the read side, without waiting. It can keep the read side when it
+///   releases the write side (a *downgrade*), and then waiting readers get in.
 /// - A reader cannot take the write side. Upgrading is refused immediately with
 ///   [`Error::AlreadyHeld`](crate::Error::AlreadyHeld).
-/// - A reader can take the read side again, even if writers wait. Each read acquisition has its own hold and
-///   its own lease.
+/// - A reader can take the read side again, even if writers wait. Each read acquisition has its own
+///   hold and its own lease.
 ///
 /// # Fairness
 ///
-/// As in Redisson, readers overtake waiting writers. After a streak of hand-overs between the writers of a
-/// client, its waiting readers go first, just as other clients do.
+/// As in Redisson, readers overtake waiting writers. After a streak of hand-overs between the
+/// writers of a client, its waiting readers go first, just as other clients do.
 ///
 /// # Redis cost
 ///
-/// See the table on [`Lock`]. Read holds are never handed over: each takes one round trip. A release checks
-/// the leases of the remaining read holds. If there are more than sixteen, it usually checks eight.
+/// See the table on [`Lock`]. Read holds are never handed over: each takes one round trip. A
+/// release checks the leases of the remaining read holds. If there are more than sixteen, it
+/// usually checks eight.
 ///
 /// # Keys
 ///
@@ -33,8 +35,8 @@ use crate::lock::Lock;
 /// - A key `{name}:<owner>:rwlock_timeout:1` for each read hold.
 /// - The channel `redisson_rwlock:{name}`.
 ///
-/// Do not use the name for a plain lock as well: the two exclude each other, but do not wake each other's
-/// waiters.
+/// Do not use the name for a plain lock as well: the two exclude each other, but do not wake each
+/// other's waiters.
 ///
 /// # Examples
 ///
@@ -75,7 +77,8 @@ impl ReadWriteLock {
 
     /// Sets the safety poll of both sides. See [`Lock::with_safety_poll`].
     ///
-    /// Waiting readers poll this often too, because some changes that let them in are not published.
+    /// Waiting readers poll this often too, because some changes that let them in are not
+    /// published.
     #[must_use = "the lock is moved into the returned value"]
     pub fn with_safety_poll(self, every: Duration) -> Self {
         let ReadWriteLock { read, write } = self;
@@ -95,7 +98,8 @@ impl ReadWriteLock {
         &self.write
     }
 
-    /// Splits the lock into its read side and its write side, for [`Lock::multi`] and similar methods.
+    /// Splits the lock into its read side and its write side, for [`Lock::multi`] and similar
+    /// methods.
     pub fn split(self) -> (Lock, Lock) {
         (self.read, self.write)
     }

@@ -16,17 +16,18 @@ use crate::synchronizer::Synchronizer;
 
 pub use permit::SemaphorePermit;
 
-/// A distributed semaphore: a number of permits under one name, shared with Redisson's `RSemaphore`.
+/// A distributed semaphore: a number of permits under one name, shared with Redisson's
+/// `RSemaphore`.
 ///
-/// Redisson stores only the number of available permits. So the permits of a process that died are gone. In
-/// this library each acquisition also has a hold with a lease, which is renewed while its guard is alive. The
-/// permits of a dead holder come back: the next call of any client of this library returns them, and waiters
-/// call about once a second.
+/// Redisson stores only the number of available permits. So the permits of a process that died are
+/// gone. In this library each acquisition also has a hold with a lease, which is renewed while its
+/// guard is alive. The permits of a dead holder come back: the next call of any client of this
+/// library returns them, and waiters call about once a second.
 ///
 /// # Fairness
 ///
-/// Waiters of one client are served in the order of arrival. A waiter for many permits blocks the waiters
-/// behind it. There is no order between clients.
+/// Waiters of one client are served in the order of arrival. A waiter for many permits blocks the
+/// waiters behind it. There is no order between clients.
 ///
 /// # Redis cost
 ///
@@ -44,14 +45,15 @@ pub use permit::SemaphorePermit;
 ///
 /// The string at the name and the channel `redisson_sc:{name}`, both as in Redisson.
 ///
-/// The holds are in the sorted set `leasehold_semaphore:{name}`, which Redisson does not know. If the name
-/// has braces of its own, the set is `leasehold_semaphore::name`, with two colons.
+/// The holds are in the sorted set `leasehold_semaphore:{name}`, which Redisson does not know. If
+/// the name has braces of its own, the set is `leasehold_semaphore::name`, with two colons.
 ///
-/// A [limit](Semaphore::with_limit) is kept in the string `leasehold_limit:{name}`, as long as the semaphore. If the name
-/// has braces, it is `leasehold_limit::name`.
+/// A [limit](Semaphore::with_limit) is kept in the string `leasehold_limit:{name}`, as long as the
+/// semaphore. If the name has braces, it is `leasehold_limit::name`.
 ///
-/// The reply to a change of the number is kept at `leasehold_reply:{name}:<id>`, for 30 s or four command
-/// timeouts, whichever is longer. A client has one such key for each change in flight, and reuses it.
+/// The reply to a change of the number is kept at `leasehold_reply:{name}:<id>`, for 30 s or four
+/// command timeouts, whichever is longer. A client has one such key for each change in flight, and
+/// reuses it.
 ///
 /// # Examples
 ///
@@ -82,30 +84,34 @@ impl Semaphore {
         Semaphore { inner }
     }
 
-    /// Declares how many permits there are in all. Each acquisition of this value applies the limit, so nobody has to
-    /// set the number before. From 1 to [`u32::MAX`]. The first call refuses a bad value.
+    /// Declares how many permits there are in all. Each acquisition of this value applies the
+    /// limit, so nobody has to set the number before. From 1 to [`u32::MAX`]. The first call
+    /// refuses a bad value.
     ///
-    /// The first limit creates the semaphore, or replaces the number that it has. From then on, another limit changes
-    /// the number by the difference to the limit before. Permits that are out stay out: if more are out than a lower
-    /// limit allows, nobody gets a permit until enough have come back. A higher limit counts as soon as it lets an
-    /// acquisition in.
+    /// The first limit creates the semaphore, or replaces the number that it has. From then on,
+    /// another limit changes the number by the difference to the limit before. Permits that are out
+    /// stay out: if more are out than a lower limit allows, nobody gets a permit until enough have
+    /// come back. A higher limit counts as soon as it lets an acquisition in.
     ///
-    /// [`add_permits`](Self::add_permits), [`drain`](Self::drain) and [`SemaphorePermit::forget`] change the number
-    /// beside the limit. [`set_permits`](Self::set_permits) counts as a limit: the next
-    /// acquisition with another limit replaces it. The first limit counts only the permits that this library knows to
-    /// be held, as `set_permits` does. If Java deletes the semaphore and creates it again, delete the limit's key too.
+    /// [`add_permits`](Self::add_permits), [`drain`](Self::drain) and [`SemaphorePermit::forget`]
+    /// change the number beside the limit. [`set_permits`](Self::set_permits) counts as a limit:
+    /// the next acquisition with another limit replaces it. The first limit counts only the permits
+    /// that this library knows to be held, as `set_permits` does. If Java deletes the semaphore and
+    /// creates it again, delete the limit's key too.
     ///
     /// # Two deployments with different limits
     ///
-    /// While both run, the acquisition that came last decides. Each is granted by its own limit only: at most two
-    /// permits are out after an acquisition with the limit 2, and at most five after one with the limit 5. So there are
-    /// never more permits out than the higher limit. Those with the lower limit wait while the others hold more. A
-    /// waiter may notice a free permit only at its next [poll](Self::with_safety_poll), about once a second, because
-    /// the number is published only if it is positive by the limit that was applied last.
+    /// While both run, the acquisition that came last decides. Each is granted by its own limit
+    /// only: at most two permits are out after an acquisition with the limit 2, and at most five
+    /// after one with the limit 5. So there are never more permits out than the higher limit. Those
+    /// with the lower limit wait while the others hold more. A waiter may notice a free permit only
+    /// at its next [poll](Self::with_safety_poll), about once a second, because the number is
+    /// published only if it is positive by the limit that was applied last.
     ///
     /// # Redis cost
     ///
-    /// An acquisition reads the limit's key: one `GET` more. One that changes the limit writes two keys more.
+    /// An acquisition reads the limit's key: one `GET` more. One that changes the limit writes two
+    /// keys more.
     ///
     /// # Errors
     ///
@@ -138,15 +144,17 @@ impl Semaphore {
     /// Sets the lease of all permits that this value takes. Default:
     /// [`ClientBuilder::lease`](crate::ClientBuilder::lease). From 100 ms to a year.
     ///
-    /// The permits of a holder that died come back after this lease. The first call refuses a bad value.
+    /// The permits of a holder that died come back after this lease. The first call refuses a bad
+    /// value.
     #[must_use = "the semaphore is moved into the returned value"]
     pub fn with_lease(mut self, lease: Duration) -> Self {
         self.inner.settings.lease = Some(lease);
         self
     }
 
-    /// Sets how often waiters of this value poll, in case a message was lost or permits came back without
-    /// one. Default: [`ClientBuilder::safety_poll`](crate::ClientBuilder::safety_poll). From 10 ms to 60 s.
+    /// Sets how often waiters of this value poll, in case a message was lost or permits came back
+    /// without one. Default: [`ClientBuilder::safety_poll`](crate::ClientBuilder::safety_poll).
+    /// From 10 ms to 60 s.
     ///
     /// One waiter of the client polls for all of them. The first call refuses a bad value.
     #[must_use = "the semaphore is moved into the returned value"]
@@ -167,8 +175,9 @@ impl Semaphore {
 
     /// Sets the number of permits if the semaphore does not exist yet; returns false if it does.
     ///
-    /// It is no limit: everybody may add permits later, as Java does. So an acquisition of more permits than there
-    /// are waits until somebody adds some. [`with_limit`](Self::with_limit) has it refused instead.
+    /// It is no limit: everybody may add permits later, as Java does. So an acquisition of more
+    /// permits than there are waits until somebody adds some. [`with_limit`](Self::with_limit) has
+    /// it refused instead.
     ///
     /// # Redis cost
     ///
@@ -185,7 +194,8 @@ impl Semaphore {
         self.set(permits, None).await
     }
 
-    /// Like [`try_set_permits`](Semaphore::try_set_permits), for a semaphore that expires after `life`.
+    /// Like [`try_set_permits`](Semaphore::try_set_permits), for a semaphore that expires after
+    /// `life`.
     ///
     /// Permits that are still held are lost then; their guards notice at the next renewal.
     ///
@@ -214,13 +224,13 @@ impl Semaphore {
         self.inner.change(call, yes_or_no).await
     }
 
-    /// Sets the total, including held permits. Returns how many are then available: negative if more are
-    /// held.
+    /// Sets the total, including held permits. Returns how many are then available: negative if
+    /// more are held.
     ///
-    /// Creates the semaphore if it does not exist. Redisson does not store who holds permits, so the permits
-    /// that Java holds do not count. Replaces a [limit](Semaphore::with_limit) that was applied before. If this value
-    /// declares a limit, the total is kept as one even if there was none, and
-    /// The crate leasehold-admin lists the semaphore while it is idle too.
+    /// Creates the semaphore if it does not exist. Redisson does not store who holds permits, so
+    /// the permits that Java holds do not count. Replaces a [limit](Semaphore::with_limit) that was
+    /// applied before. If this value declares a limit, the total is kept as one even if there was
+    /// none, and The crate leasehold-admin lists the semaphore while it is idle too.
     ///
     /// # Redis cost
     ///
@@ -240,11 +250,13 @@ impl Semaphore {
         self.inner.ask(call, number).await
     }
 
-    /// Takes permits, and waits as long as it takes. Zero permits are granted at once, without Redis.
+    /// Takes permits, and waits as long as it takes. Zero permits are granted at once, without
+    /// Redis.
     ///
-    /// **A task that holds permits of the semaphore may wait for its own release**, and no event says so. Take all
-    /// permits in one call, or give the call a wait: [`try_acquire`](Self::try_acquire). In a loop around
-    /// `select!`, make the future once, before the loop: see [`Lock::lock`](crate::Lock::lock).
+    /// **A task that holds permits of the semaphore may wait for its own release**, and no event
+    /// says so. Take all permits in one call, or give the call a wait:
+    /// [`try_acquire`](Self::try_acquire). In a loop around `select!`, make the future once, before
+    /// the loop: see [`Lock::lock`](crate::Lock::lock).
     ///
     /// **More permits than there are** are waited for until somebody adds some, unless a
     /// [limit](Self::with_limit) refuses them.
@@ -261,9 +273,10 @@ impl Semaphore {
     ///
     /// - [`Error::Protocol`]: Redis refuses the call, and retrying does not help.
     /// - [`Error::NotDurable`]: too few copies of the grant were confirmed, and it is being undone.
-    /// - [`Error::NoPermits`]: the number of permits was never set, and this value declares no limit.
-    /// - [`Error::ExceedsLimit`]: there are fewer permits in all, by the limit of this value. Without one, by the limit
-    ///   that was applied last.
+    /// - [`Error::NoPermits`]: the number of permits was never set, and this value declares no
+    ///   limit.
+    /// - [`Error::ExceedsLimit`]: there are fewer permits in all, by the limit of this value.
+    ///   Without one, by the limit that was applied last.
     /// - [`Error::Closed`] or [`Error::Forked`]: the client was shut down, or made before a fork.
     /// - [`Error::Config`]: the name or a setting cannot be used.
     pub async fn acquire(&self, permits: u32) -> Result<SemaphorePermit, Error> {
@@ -287,7 +300,8 @@ impl Semaphore {
     /// - [`Error::Unknown`]: the reply was lost. The permits are given back in the background.
     /// - [`Error::NotDurable`]: too few copies of the grant were confirmed, and it is being undone.
     /// - [`Error::Protocol`]: Redis refuses the call, and retrying does not help.
-    /// - [`Error::NoPermits`] or [`Error::ExceedsLimit`]: the number of permits was never set, or is too small.
+    /// - [`Error::NoPermits`] or [`Error::ExceedsLimit`]: the number of permits was never set, or
+    ///   is too small.
     /// - [`Error::Closed`] or [`Error::Forked`]: the client was shut down, or made before a fork.
     /// - [`Error::Config`]: the name or a setting cannot be used.
     pub async fn try_acquire(
@@ -307,11 +321,12 @@ impl Semaphore {
         Ok(SemaphorePermit::new(LockGuard::new(share), permits))
     }
 
-    /// Adds permits, or takes permits away if the number is negative. If the semaphore does not exist, it is
-    /// created.
+    /// Adds permits, or takes permits away if the number is negative. If the semaphore does not
+    /// exist, it is created.
     ///
-    /// It also gives back permits that no longer have a guard, after [`SemaphorePermit::forget`]. At most [`u32::MAX`] permits can be added or taken at once. The number of available permits may become
-    /// negative.
+    /// It also gives back permits that no longer have a guard, after [`SemaphorePermit::forget`].
+    /// At most [`u32::MAX`] permits can be added or taken at once. The number of available permits
+    /// may become negative.
     ///
     /// # Redis cost
     ///
@@ -329,8 +344,8 @@ impl Semaphore {
         self.inner.add(permits).await
     }
 
-    /// Takes all available permits for good. Returns how many were taken, including those reclaimed from dead
-    /// holders.
+    /// Takes all available permits for good. Returns how many were taken, including those reclaimed
+    /// from dead holders.
     ///
     /// # Redis cost
     ///
@@ -347,7 +362,8 @@ impl Semaphore {
         self.inner.change(semaphore::drain, number).await
     }
 
-    /// Returns the number of available permits. It is negative if more were taken away than there were.
+    /// Returns the number of available permits. It is negative if more were taken away than there
+    /// were.
     ///
     /// # Redis cost
     ///

@@ -1,4 +1,5 @@
-//! Values for the settings of a client: what some methods of [`ClientBuilder`](crate::ClientBuilder) take.
+//! Values for the settings of a client: what some methods of
+//! [`ClientBuilder`](crate::ClientBuilder) take.
 
 pub use crate::client::LocalHandover;
 pub use crate::durability::Durability;

@@ -26,8 +26,8 @@ macro_rules! stats {
 
         /// What a client has done since it was made, and what it keeps now.
         ///
-        /// [`Client::stats`](crate::Client::stats) takes this snapshot. The fields are read one after
-        /// another, so they need not be consistent with each other.
+        /// [`Client::stats`](crate::Client::stats) takes this snapshot. The fields are read one
+        /// after another, so they need not be consistent with each other.
         ///
         /// # Examples
         ///
@@ -82,7 +82,8 @@ stats! {
         acquired_after_waiting,
         /// Acquisitions handed over within this client.
         handed_over,
-        /// Acquisitions and releases that were woken and not polled: the client cleaned up for the caller.
+        /// Acquisitions and releases that were woken and not polled: the client cleaned up for the
+        /// caller.
         cancelled_as_unpolled,
         /// Re-entries.
         reentered,
@@ -116,7 +117,8 @@ stats! {
         listeners,
         /// Names held or waited for now.
         local_queues,
-        /// Futures that wait for a lock now. One that waits for a quorum lock counts for each of its members.
+        /// Futures that wait for a lock now. One that waits for a quorum lock counts for each of
+        /// its members.
         waiting,
         /// Holds that the watchdog knows now.
         holds,

@@ -126,7 +126,8 @@ impl Synchronizer {
         holds.ask(resource, call, read).await
     }
 
-    /// Makes a change that takes effect once, even if the call is repeated because its reply was lost.
+    /// Makes a change that takes effect once, even if the call is repeated because its reply was
+    /// lost.
     pub(crate) async fn change<T>(
         &self,
         call: impl Fn(&Resource, Publish, ReplyKey) -> Call,

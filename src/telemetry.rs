@@ -1,6 +1,7 @@
 //! What a client reports to tracers and exporters, with the features `tracing` and `metrics`.
 //!
-//! Without a listener, a call only checks a flag or two. Without both features there is never a listener.
+//! Without a listener, a call only checks a flag or two. Without both features there is never a
+//! listener.
 //!
 //! | file | what it is |
 //! | --- | --- |

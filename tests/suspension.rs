@@ -1,9 +1,9 @@
 //! The clock of holds counts what the system says was a suspension, on a system that says so.
 //!
-//! No test suspends its machine. In a time namespace `CLOCK_BOOTTIME` is ahead by as much as one likes, and a
-//! process with a single thread may enter it: for that process the clock jumps, and `CLOCK_MONOTONIC`
-//! goes on, as after a suspension. So this is a program without test threads. It needs Linux, `unshare` and
-//! the right to use it; elsewhere it says that it was left out.
+//! No test suspends its machine. In a time namespace `CLOCK_BOOTTIME` is ahead by as much as one
+//! likes, and a process with a single thread may enter it: for that process the clock jumps, and
+//! `CLOCK_MONOTONIC` goes on, as after a suspension. So this is a program without test threads. It
+//! needs Linux, `unshare` and the right to use it; elsewhere it says that it was left out.
 
 fn main() {
     #[cfg(target_os = "linux")]

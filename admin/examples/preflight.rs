@@ -1,11 +1,13 @@
-//! A look at the server before its locks are relied on, and a program that refuses a server that gives less.
+//! A look at the server before its locks are relied on, and a program that refuses a server that
+//! gives less.
 //!
 //! ```text
 //! REDIS_URL=redis://127.0.0.1:6379 cargo run -p leasehold-admin --example preflight
 //! ```
 //!
-//! Runs on the embedded engine, or on the server of `REDIS_URL` if that is set. The embedded engine keeps nothing
-//! over a restart, and neither does a server without persistence: there the second step is refused.
+//! Runs on the embedded engine, or on the server of `REDIS_URL` if that is set. The embedded engine
+//! keeps nothing over a restart, and neither does a server without persistence: there the second
+//! step is refused.
 #![expect(clippy::print_stdout, reason = "the example shows what happens")]
 
 use std::time::Duration;

@@ -13,22 +13,25 @@ scripts! {
     FAIR_REST = "fair_rest" from [parts::CLOCK_LUA, parts::FAIR_LUA, include_str!("after/fair_rest.lua")];
 }
 
-/// Ends a guard, and leaves its lock locked for `rest` from now. Redis frees the lock then, and the process may exit.
+/// Ends a guard, and leaves its lock locked for `rest` from now. Redis frees the lock then, and the
+/// process may exit.
 ///
-/// It is for a job that must not run again too soon, such as a cron job on machines whose clocks differ. Java's
-/// `ShedLock` calls it `lockAtLeastFor`. Waiters learn the new end of the lease at once, and get the lock then. A `rest`
-/// of zero is a release. A [forced](leasehold::Lock::force_unlock) release frees the lock before.
+/// It is for a job that must not run again too soon, such as a cron job on machines whose clocks
+/// differ. Java's `ShedLock` calls it `lockAtLeastFor`. Waiters learn the new end of the lease at
+/// once, and get the lock then. A `rest` of zero is a release. A
+/// [forced](leasehold::Lock::force_unlock) release frees the lock before.
 ///
-/// If the process dies before the call, the lock stays locked for its lease only. So acquire it with a lease of at least
-/// the time for which it must stay locked.
+/// If the process dies before the call, the lock stays locked for its lease only. So acquire it
+/// with a lease of at least the time for which it must stay locked.
 ///
-/// The guard must be the only one of its hold, because another one would free the lock. If the call is refused, the guard
-/// is released.
+/// The guard must be the only one of its hold, because another one would free the lock. If the call
+/// is refused, the guard is released.
 ///
-/// If a renewal is sent at this very moment, the lock may stay locked for up to its renewed lease instead.
+/// If a renewal is sent at this very moment, the lock may stay locked for up to its renewed lease
+/// instead.
 ///
-/// Read holds that were taken under a write hold are not cut short: the lock then stays locked for at least as long as
-/// theirs.
+/// Read holds that were taken under a write hold are not cut short: the lock then stays locked for
+/// at least as long as theirs.
 ///
 /// # Redis cost
 ///
@@ -41,11 +44,12 @@ scripts! {
 /// # Errors
 ///
 /// - [`Error::Lost`]: the hold had already ended.
-/// - [`Error::Unavailable`], [`Error::Unknown`] or [`Error::Protocol`]: Redis did not answer, or refused the call. The
-///   lock stays locked until its lease ends, which may be later than `rest`, or sooner.
+/// - [`Error::Unavailable`], [`Error::Unknown`] or [`Error::Protocol`]: Redis did not answer, or
+///   refused the call. The lock stays locked until its lease ends, which may be later than `rest`,
+///   or sooner.
 /// - [`Error::AlreadyHeld`]: the hold has other guards.
-/// - [`Error::Config`]: the read side of a read/write lock, a multi lock or a quorum lock, or a `rest` of more than
-///   [`Lease::MAX`].
+/// - [`Error::Config`]: the read side of a read/write lock, a multi lock or a quorum lock, or a
+///   `rest` of more than [`Lease::MAX`].
 /// - [`Error::Closed`]: the client was shut down.
 ///
 /// # Examples
@@ -97,7 +101,8 @@ struct Rest {
     lease: Duration,
 }
 
-/// The client forgets the guard first, so that it sends no renewal after the call, which would prolong the lease again.
+/// The client forgets the guard first, so that it sends no renewal after the call, which would
+/// prolong the lease again.
 fn leave(guard: LockGuard, rest: Duration) -> Result<Left, Error> {
     let Some((parts, resource)) = Parts::of_guard(&guard) else {
         let call = "unlock_after";

@@ -18,8 +18,8 @@ pub struct Connection {
     /// The name of the connection. For a client of this library, it is [the client's
     /// name](leasehold::ClientBuilder::name).
     pub name: Option<String>,
-    /// The [id](leasehold::Client::id) of the client, if it uses this library. The owners of its holds start with
-    /// this id.
+    /// The [id](leasehold::Client::id) of the client, if it uses this library. The owners of its
+    /// holds start with this id.
     pub client: Option<String>,
     /// The name and version of the library, as it reports them. Unknown before Redis 7.2.
     pub library: Option<String>,

@@ -1,4 +1,5 @@
-//! Looks at the servers of [leasehold]'s locks, for operators and for programs that check their deployment.
+//! Looks at the servers of [leasehold]'s locks, for operators and for programs that check their
+//! deployment.
 //!
 //! | Call | What it does |
 //! |------|--------------|
@@ -10,8 +11,9 @@
 //! | [`Admin::connections`] | lists the connections of the servers, with the clients that they belong to |
 //! | [`unlock_after`] | leaves a lock to be freed by Redis after a time |
 //!
-//! A lock that has a name is freed by force with [`Lock::force_unlock`](leasehold::Lock::force_unlock), and one lock is
-//! inspected with [`Lock::holder`](leasehold::Lock::holder) and [`Lock::waiters`](leasehold::Lock::waiters).
+//! A lock that has a name is freed by force with
+//! [`Lock::force_unlock`](leasehold::Lock::force_unlock), and one lock is inspected with
+//! [`Lock::holder`](leasehold::Lock::holder) and [`Lock::waiters`](leasehold::Lock::waiters).
 //!
 //! # Examples
 //!
@@ -38,8 +40,8 @@
 //!
 //! # Cancel safety
 //!
-//! Any future of this crate may be dropped at any time. The section *Cancel safety* of each call says what the drop
-//! leaves behind, as in [leasehold](leasehold#cancel-safety).
+//! Any future of this crate may be dropped at any time. The section *Cancel safety* of each call
+//! says what the drop leaves behind, as in [leasehold](leasehold#cancel-safety).
 
 mod admin;
 mod after;

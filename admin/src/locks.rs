@@ -22,8 +22,8 @@ pub(crate) use search::search;
 pub enum LockKind {
     /// Re-entrant, non-reentrant or spin: their keys look the same.
     Lock,
-    /// Fair, with waiters in its queue or held by this library. If Redisson holds a fair lock without
-    /// waiters, it looks like a plain lock.
+    /// Fair, with waiters in its queue or held by this library. If Redisson holds a fair lock
+    /// without waiters, it looks like a plain lock.
     Fair,
     /// Fenced, with a token counter.
     Fenced,
@@ -33,15 +33,16 @@ pub enum LockKind {
     Write,
     /// A string lock of this library. Those of other libraries have no mark and are not found.
     String,
-    /// A semaphore with held permits, with waiters, or with a [limit](leasehold::Semaphore::with_limit). A permit-expirable
-    /// one with a limit looks the same while nobody holds its permits.
+    /// A semaphore with held permits, with waiters, or with a
+    /// [limit](leasehold::Semaphore::with_limit). A permit-expirable one with a limit looks the
+    /// same while nobody holds its permits.
     Semaphore,
     /// A permit-expirable semaphore with held permits.
     Permits,
     /// A count-down latch with waiters.
     Latch,
-    /// A string that no client of this library wrote: the lock of another program, or any other data. Only
-    /// [`Admin::lock_at`](crate::Admin::lock_at) returns it.
+    /// A string that no client of this library wrote: the lock of another program, or any other
+    /// data. Only [`Admin::lock_at`](crate::Admin::lock_at) returns it.
     Foreign,
 }
 
@@ -50,16 +51,16 @@ pub enum LockKind {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LockInfo {
-    /// The key, with the prefix of the client that took the lock. A byte that is not UTF-8 is U+FFFD here: see
-    /// [`key_bytes`](LockInfo::key_bytes).
+    /// The key, with the prefix of the client that took the lock. A byte that is not UTF-8 is
+    /// U+FFFD here: see [`key_bytes`](LockInfo::key_bytes).
     pub key: String,
     bytes: Vec<u8>,
     /// The kind, as far as the keys show it.
     pub kind: LockKind,
     /// The holders. Each reader and each holder of permits has its own lease.
     ///
-    /// Redisson does not store who holds the permits of a semaphore. Of more than 1,024 holders of permits,
-    /// those with the shortest leases are listed.
+    /// Redisson does not store who holds the permits of a semaphore. Of more than 1,024 holders of
+    /// permits, those with the shortest leases are listed.
     pub holders: Vec<Holder>,
     /// The available permits of a semaphore.
     pub available: Option<i64>,
@@ -67,12 +68,13 @@ pub struct LockInfo {
     pub limit: Option<u32>,
     /// The count of a latch.
     pub count: Option<i64>,
-    /// The longest remaining lease; `None` if the key has no expiry, or if nobody is known to hold permits.
+    /// The longest remaining lease; `None` if the key has no expiry, or if nobody is known to hold
+    /// permits.
     pub lease: Option<Duration>,
     /// The number of waiters in the queue of a fair lock.
     pub queue: u64,
-    /// The number of clients that listen for the release of a lock of another kind, each for all its waiters;
-    /// see [`Waiters::listening`](leasehold::inspect::Waiters::listening).
+    /// The number of clients that listen for the release of a lock of another kind, each for all
+    /// its waiters; see [`Waiters::listening`](leasehold::inspect::Waiters::listening).
     pub listening: Option<u64>,
 }
 
@@ -129,7 +131,8 @@ pub struct LockList {
 }
 
 impl LockList {
-    /// Returns whether the search stopped at its limits, or a proxy did not show it all servers. There may be more locks.
+    /// Returns whether the search stopped at its limits, or a proxy did not show it all servers.
+    /// There may be more locks.
     pub fn is_truncated(&self) -> bool {
         self.truncated
     }

@@ -1,8 +1,8 @@
 //! Checks a deployment before you rely on it: what its settings mean for locks.
 //!
-//! [`Admin::preflight`](crate::Admin::preflight) asks each server, and reports in words what it found and
-//! which guarantee the deployment gives. [`Admin::require`](crate::Admin::require) refuses a deployment that
-//! gives less than its [`Requirements`].
+//! [`Admin::preflight`](crate::Admin::preflight) asks each server, and reports in words what it
+//! found and which guarantee the deployment gives. [`Admin::require`](crate::Admin::require)
+//! refuses a deployment that gives less than its [`Requirements`].
 
 // | file | what it does |
 // | --- | --- |
@@ -57,8 +57,8 @@ const NAME: &str = "preflight";
 
 /// The report about a deployment: what was found, and what it means for locks.
 ///
-/// `Display` prints the whole report for an operator. It is a snapshot: settings and replicas may change a
-/// moment later.
+/// `Display` prints the whole report for an operator. It is a snapshot: settings and replicas may
+/// change a moment later.
 #[derive(Clone, Debug)]
 pub struct Preflight {
     /// Every primary of a cluster, the primary behind sentinels, or the single server.
@@ -94,8 +94,8 @@ impl Preflight {
         self.findings.iter().map(|finding| finding.severity).max()
     }
 
-    /// The servers that grant locks: every primary of a cluster, the primary behind sentinels, or the single
-    /// server.
+    /// The servers that grant locks: every primary of a cluster, the primary behind sentinels, or
+    /// the single server.
     pub fn servers(&self) -> impl Iterator<Item = CheckedServer> {
         self.nodes.iter().map(CheckedServer::of)
     }
@@ -105,7 +105,8 @@ impl Preflight {
         &self.guarantee.survives
     }
 
-    /// Events that break exclusion. Holders notice at their next renewal, within a third of the lease at most.
+    /// Events that break exclusion. Holders notice at their next renewal, within a third of the
+    /// lease at most.
     pub fn broken_by(&self) -> &[String] {
         &self.guarantee.broken_by
     }
@@ -130,8 +131,8 @@ impl CheckedServer {
 
 /// A preflight with settings: `.await` it for a [`Preflight`].
 ///
-/// [`Admin::preflight`](crate::Admin::preflight) makes it, and describes its cost, cancel safety and
-/// errors.
+/// [`Admin::preflight`](crate::Admin::preflight) makes it, and describes its cost, cancel safety
+/// and errors.
 #[derive(Debug)]
 #[must_use = "a preflight asks nothing until it is awaited"]
 pub struct PreflightCheck<'a> {
@@ -158,7 +159,8 @@ impl<'a> PreflightCheck<'a> {
         PreflightCheck { parts, uses, name }
     }
 
-    /// Sets what the client will be used for. Only the rights for that are checked. Default: all uses.
+    /// Sets what the client will be used for. Only the rights for that are checked. Default: all
+    /// uses.
     pub fn uses(mut self, uses: impl IntoIterator<Item = Use>) -> Self {
         self.uses = uses.into_iter().collect();
         self
@@ -166,8 +168,8 @@ impl<'a> PreflightCheck<'a> {
 
     /// Sets the lock name for which rights are checked. Default: `preflight`.
     ///
-    /// It matters for users with rights to only some keys and channels. The client's prefix is prepended. No
-    /// such key is read or written.
+    /// It matters for users with rights to only some keys and channels. The client's prefix is
+    /// prepended. No such key is read or written.
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = name.into();
         self

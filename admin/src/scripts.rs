@@ -1,10 +1,10 @@
 //! Scripts that are made of several texts, when they are needed first.
 
-/// `CONSTANT = "name" from [text, …];`. The texts are joined. The last one is the script, and the ones before it define
-/// local functions for it.
+/// `CONSTANT = "name" from [text, …];`. The texts are joined. The last one is the script, and the
+/// ones before it define local functions for it.
 ///
-/// `, reads_undeclared_keys` marks a script that reads keys which it does not declare, also for Dragonfly, which refuses
-/// such keys otherwise. For other servers its line is a comment.
+/// `, reads_undeclared_keys` marks a script that reads keys which it does not declare, also for
+/// Dragonfly, which refuses such keys otherwise. For other servers its line is a comment.
 macro_rules! scripts {
     ($($constant:ident = $name:literal from [$($text:expr),+ $(,)?] $(, $mark:ident)?;)*) => {
         $(static $constant: std::sync::LazyLock<leasehold_transport::Script> = std::sync::LazyLock::new(|| {

@@ -1,4 +1,5 @@
-//! What preflight says about failovers compared with the lease, and a search, on real sentinels and a real cluster.
+//! What preflight says about failovers compared with the lease, and a search, on real sentinels and
+//! a real cluster.
 
 use std::time::Duration;
 

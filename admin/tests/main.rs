@@ -1,5 +1,5 @@
-//! Searches and looks at locks, preflights, and locks that Redis frees later: each behaviour on the embedded engine under
-//! paused time and on a real server; preflights on servers of many kinds.
+//! Searches and looks at locks, preflights, and locks that Redis frees later: each behaviour on the
+//! embedded engine under paused time and on a real server; preflights on servers of many kinds.
 #![expect(clippy::disallowed_methods, reason = "tests spawn tasks of their own")]
 #![expect(
     clippy::unwrap_used,

@@ -1,5 +1,5 @@
-//! A search on a server that refuses keys that the caller of a script has not declared. Only an engine in memory has the
-//! switch.
+//! A search on a server that refuses keys that the caller of a script has not declared. Only an
+//! engine in memory has the switch.
 
 use leasehold::test_util::{Profile, Undeclared};
 use leasehold::{Client, EmbeddedRedis, Lease, LockGuard};

@@ -1,5 +1,5 @@
-//! S1 and S5 without a lock library. Tasks of the same runtime send the scripts of a simple lock over sockets of their
-//! own.
+//! S1 and S5 without a lock library. Tasks of the same runtime send the scripts of a simple lock
+//! over sockets of their own.
 
 use std::io;
 use std::time::Duration;

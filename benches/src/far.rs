@@ -64,8 +64,9 @@ async fn turns(lock: &Lock, end: Instant) -> Result<usize, Failure> {
     Ok(turns)
 }
 
-/// An address at which everything takes so long to reach the server, and back. Threads are more exact than timers. The
-/// testbed's proxy would pause before each piece, and its pauses would add up.
+/// An address at which everything takes so long to reach the server, and back. Threads are more
+/// exact than timers. The testbed's proxy would pause before each piece, and its pauses would add
+/// up.
 fn line(server: SocketAddr, one_way: Duration) -> std::io::Result<SocketAddr> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let address = listener.local_addr()?;

@@ -1,6 +1,8 @@
-//! S10 and S11: how cost grows with distance, with names held, with waiters and with client processes.
+//! S10 and S11: how cost grows with distance, with names held, with waiters and with client
+//! processes.
 //!
-//! Each client that is measured is a process of its own, a child of this one. Each measurement has a server of its own.
+//! Each client that is measured is a process of its own, a child of this one. Each measurement has
+//! a server of its own.
 
 mod client;
 mod crowd;

@@ -183,7 +183,8 @@ async fn turns(
     latencies
 }
 
-/// A task for each of these locks; what each pair took while it was measured. A pair that fails is an error.
+/// A task for each of these locks; what each pair took while it was measured. A pair that fails is
+/// an error.
 pub(crate) async fn pairs_of(
     locks: impl Iterator<Item = Lock>,
     options: &Options,

@@ -14,8 +14,8 @@ pub(crate) fn cpu_seconds(processes: &[u32]) -> Option<f64> {
     processes.iter().map(of).sum()
 }
 
-/// To the nanosecond, for all threads that are still there. Without it, a client that needs a millisecond of CPU in a
-/// second would need none.
+/// To the nanosecond, for all threads that are still there. Without it, a client that needs a
+/// millisecond of CPU in a second would need none.
 fn scheduled_seconds(process: u32) -> Option<f64> {
     let mut sum = 0.0;
     for thread in fs::read_dir(format!("/proc/{process}/task"))

@@ -14,7 +14,8 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// The place of `bench` with these arguments. A page without it is found before anything is measured.
+    /// The place of `bench` with these arguments. A page without it is found before anything is
+    /// measured.
     pub(crate) fn find(docs: &Path, page: &str, arguments: &str) -> Result<Place, Failure> {
         let place = Place {
             page: docs.join(page),

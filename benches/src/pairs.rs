@@ -1,4 +1,5 @@
-//! Pairs of lock and unlock for those who count: no clock is read, so nothing that runs beside it matters.
+//! Pairs of lock and unlock for those who count: no clock is read, so nothing that runs beside it
+//! matters.
 
 use leasehold::{Client, Error, Lock};
 use tokio::runtime::{Builder, Runtime};
@@ -16,8 +17,9 @@ pub(crate) struct Pairs {
 }
 
 impl Pairs {
-    /// By the command line `S1|S2 PAIRS [URL]`: S1 is one task, S2 are 64, as the scenarios of `bench` of these names.
-    /// Without a URL the engine in memory is used. Maps and buffers are full when this returns.
+    /// By the command line `S1|S2 PAIRS [URL]`: S1 is one task, S2 are 64, as the scenarios of
+    /// `bench` of these names. Without a URL the engine in memory is used. Maps and buffers are
+    /// full when this returns.
     pub(crate) fn prepare() -> Result<Self, Failure> {
         let arguments: Vec<_> = std::env::args().skip(1).collect();
         let [scenario, pairs, url @ ..] = &arguments[..] else {

@@ -1,6 +1,7 @@
 //! S9: S2 against clusters of one, two and three masters, in turns, and what bounds each.
 //!
-//! The clusters are those of the tests: servers of its own on loopback, which end with this program.
+//! The clusters are those of the tests: servers of its own on loopback, which end with this
+//! program.
 
 mod model;
 mod show;

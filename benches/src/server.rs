@@ -1,7 +1,7 @@
 //! What a span of time cost: the counters of Redis and those of the client's processes.
 //!
-//! Redis is asked over connections of its own, outside the library that is measured. Counters of several servers
-//! are added up.
+//! Redis is asked over connections of its own, outside the library that is measured. Counters of
+//! several servers are added up.
 
 use std::collections::HashMap;
 use std::io;
@@ -15,7 +15,8 @@ use crate::report::{Report, count};
 
 /// What a sample sends.
 const REQUEST: &str = "INFO everything\r\nQUIT\r\n";
-/// What one sample adds to the number of commands of each server that the next one sees: INFO and QUIT.
+/// What one sample adds to the number of commands of each server that the next one sees: INFO and
+/// QUIT.
 const OWN_COMMANDS: f64 = 2.0;
 
 /// The counters at one moment.
@@ -24,7 +25,8 @@ pub(crate) struct Sample {
     pub(crate) at: Instant,
     redis: HashMap<String, f64>,
     servers: usize,
-    /// Of the replies to this sample. Each server counts its reply after it has written the counters into it.
+    /// Of the replies to this sample. Each server counts its reply after it has written the
+    /// counters into it.
     reply_bytes: usize,
     cpu_seconds: f64,
     resident_bytes: f64,

@@ -1,4 +1,5 @@
-//! A study measures the same for several sizes, in rounds. Its results are a table and a picture of `docs/dev/growth.md`.
+//! A study measures the same for several sizes, in rounds. Its results are a table and a picture of
+//! `docs/dev/growth.md`.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -1,4 +1,5 @@
-//! Draws what `ls`, `show` and `watch` show on a real terminal, into docs/pictures. Run by `cli/pictures`.
+//! Draws what `ls`, `show` and `watch` show on a real terminal, into docs/pictures. Run by
+//! `cli/pictures`.
 #![expect(clippy::print_stdout, reason = "it says what it has drawn")]
 
 #[allow(dead_code, reason = "the tests use more of it")]

@@ -15,8 +15,9 @@ use crate::name::{Name, TextName, any_name, text_name};
 
 /// Distributed locks on Redis and Valkey: run a command under a lock, look at locks, free them.
 ///
-/// Works with the locks of the library leasehold and of Java's Redisson, and with the string locks of Laravel, redsync,
-/// redis-py and others. The server is given by --url, or else by LEASEHOLD_URL, or else by REDIS_URL.
+/// Works with the locks of the library leasehold and of Java's Redisson, and with the string locks
+/// of Laravel, redsync, redis-py and others. The server is given by --url, or else by
+/// LEASEHOLD_URL, or else by REDIS_URL.
 #[derive(Debug, Parser)]
 #[command(name = "leasehold", version, max_term_width = 100, after_long_help = help::text("leasehold"))]
 pub(crate) struct Arguments {
@@ -29,16 +30,18 @@ pub(crate) struct Arguments {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Server")]
 pub(crate) struct ServerArguments {
-    /// The server: redis://host:6379, rediss://…, redis+unix://…, redis-sentinel://…, redis-cluster://…
+    /// The server: redis://host:6379, rediss://…, redis+unix://…, redis-sentinel://…,
+    /// redis-cluster://…
     ///
-    /// Default: LEASEHOLD_URL, then REDIS_URL. `ps` shows a password in this argument to other users: set a variable
-    /// or use --password-file instead.
+    /// Default: LEASEHOLD_URL, then REDIS_URL. `ps` shows a password in this argument to other
+    /// users: set a variable or use --password-file instead.
     #[arg(long, global = true)]
     pub(crate) url: Option<String>,
     /// The user name on the server. Default: LEASEHOLD_USER, then the server's default user.
     #[arg(long, global = true)]
     pub(crate) user: Option<String>,
-    /// A file with the password, read again for each login. Default: the password in LEASEHOLD_PASSWORD.
+    /// A file with the password, read again for each login. Default: the password in
+    /// LEASEHOLD_PASSWORD.
     #[arg(long, global = true, value_name = "FILE")]
     pub(crate) password_file: Option<PathBuf>,
     /// A PEM file with the certificate authorities to trust, instead of the system's.
@@ -53,14 +56,14 @@ pub(crate) struct ServerArguments {
     /// The name that the server's certificate must have. Default: the host of the URL.
     #[arg(long, global = true, value_name = "NAME")]
     pub(crate) tls_server_name: Option<String>,
-    /// Where to connect to, in place of an address that the servers announce: HOST:PORT=HOST:PORT. May be repeated, or
-    /// several with commas between them. Default: LEASEHOLD_ADDRESS_MAP.
+    /// Where to connect to, in place of an address that the servers announce: HOST:PORT=HOST:PORT.
+    /// May be repeated, or several with commas between them. Default: LEASEHOLD_ADDRESS_MAP.
     ///
     /// For redis-cluster:// and redis-sentinel://, through tunnels or NAT.
     #[arg(long, global = true, value_name = "FROM=TO", value_delimiter = ',')]
     pub(crate) address_map: Vec<String>,
-    /// How long to try again while the server cannot be reached. Default: for `run` the time of --wait, otherwise one
-    /// attempt.
+    /// How long to try again while the server cannot be reached. Default: for `run` the time of
+    /// --wait, otherwise one attempt.
     #[arg(long, global = true, value_parser = span, value_name = "TIME")]
     pub(crate) connect_timeout: Option<Duration>,
     /// How long to wait for the reply to a call.
@@ -74,10 +77,10 @@ pub(crate) enum Task {
     ///
     /// Takes the lock, runs the command in a new process group, and releases the lock.
     ///
-    /// Passes standard input, signals and the terminal on to the command. If the lock is lost, the command gets
-    /// SIGTERM, and then SIGKILL before the lease can end. The environment of the command contains LEASEHOLD_NAME,
-    /// LEASEHOLD_OWNER and, with --fenced, LEASEHOLD_TOKEN. A nested `leasehold run` with the same name uses the lock
-    /// that is already held.
+    /// Passes standard input, signals and the terminal on to the command. If the lock is lost, the
+    /// command gets SIGTERM, and then SIGKILL before the lease can end. The environment of the
+    /// command contains LEASEHOLD_NAME, LEASEHOLD_OWNER and, with --fenced, LEASEHOLD_TOKEN. A
+    /// nested `leasehold run` with the same name uses the lock that is already held.
     #[command(after_long_help = help::text("run"))]
     Run(RunArguments),
     /// List the locks that are held.
@@ -88,17 +91,19 @@ pub(crate) enum Task {
     ///
     /// Frees a lock by force, whoever holds it, or only if --owner holds it.
     ///
-    /// A holder with this library gets a message, and reports within milliseconds that you freed the lock, and why. One
-    /// in Java notices the loss at its next renewal, within a third of its lease. It continues to work until then. Stop
-    /// the holder first if two at once would do harm. On a terminal, asks for confirmation; elsewhere --yes is required.
-    /// Exit code 1: the lock was free.
+    /// A holder with this library gets a message, and reports within milliseconds that you freed
+    /// the lock, and why. One in Java notices the loss at its next renewal, within a third of its
+    /// lease. It continues to work until then. Stop the holder first if two at once would do harm.
+    /// On a terminal, asks for confirmation; elsewhere --yes is required. Exit code 1: the lock was
+    /// free.
     Break(BreakArguments),
     /// Set how many permits a semaphore has.
     ///
-    /// Sets the total, held permits included, and creates the semaphore if there is none. If more are held than the new
-    /// total, nobody gets a permit until enough are given back. Redisson does not store who holds the permits of a
-    /// semaphore, so permits that Java holds do not count. The total is kept as a limit, so `ls` and `show` know the
-    /// semaphore while it is idle. `run --permits` and programs that declare a limit apply their own number again.
+    /// Sets the total, held permits included, and creates the semaphore if there is none. If more
+    /// are held than the new total, nobody gets a permit until enough are given back. Redisson does
+    /// not store who holds the permits of a semaphore, so permits that Java holds do not count. The
+    /// total is kept as a limit, so `ls` and `show` know the semaphore while it is idle. `run
+    /// --permits` and programs that declare a limit apply their own number again.
     Permits(PermitsArguments),
     /// Watch locks change: a live table on a terminal, otherwise a line for each change.
     ///
@@ -106,12 +111,13 @@ pub(crate) enum Task {
     Watch(WatchArguments),
     /// Check whether locks on this server are safe, and what can break them.
     ///
-    /// Writes nothing to the server. Exit code 1: locks on this server do not work, or are lost in normal operation.
+    /// Writes nothing to the server. Exit code 1: locks on this server do not work, or are lost in
+    /// normal operation.
     Preflight(PreflightArguments),
     /// Measure how fast locks are acquired and released on this server.
     ///
-    /// Uses one client on one thread: first one task, then many tasks with a lock each, then many tasks that contend
-    /// for one lock. The locks have unique names, and are released at the end.
+    /// Uses one client on one thread: first one task, then many tasks with a lock each, then many
+    /// tasks that contend for one lock. The locks have unique names, and are released at the end.
     Bench(BenchArguments),
     /// Print completions for a shell.
     Completions { shell: clap_complete::Shell },
@@ -130,17 +136,19 @@ pub(crate) struct RunArguments {
     pub(crate) name: TextName,
     /// Give up after this time; 0 tries once. Default: wait without limit.
     ///
-    /// The time includes connecting. Without --wait, a server that cannot be reached at the start is an error.
+    /// The time includes connecting. Without --wait, a server that cannot be reached at the start
+    /// is an error.
     #[arg(long, short, value_parser = span, value_name = "TIME")]
     pub(crate) wait: Option<Duration>,
-    /// How long the lock stays locked if `leasehold` dies. Renewed after every third of it. At least 100ms.
+    /// How long the lock stays locked if `leasehold` dies. Renewed after every third of it. At
+    /// least 100ms.
     #[arg(long, value_parser = span, default_value = "30s", value_name = "TIME")]
     pub(crate) lease: Duration,
     /// The kind of lock.
     #[arg(long, value_enum, default_value_t)]
     pub(crate) kind: Kind,
-    /// Allow this many runs at once, with a semaphore. Each run applies its number, and says so if it replaces another
-    /// one; runs with different numbers enter by their own.
+    /// Allow this many runs at once, with a semaphore. Each run applies its number, and says so if
+    /// it replaces another one; runs with different numbers enter by their own.
     #[arg(long, value_name = "N", conflicts_with_all = ["kind", "fenced"], value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) permits: Option<u32>,
     /// Set LEASEHOLD_TOKEN to a fencing token. The same as --kind fenced.
@@ -148,8 +156,8 @@ pub(crate) struct RunArguments {
     pub(crate) fenced: bool,
     /// Keep the lock for at least this time after the acquisition, for cron on several machines.
     ///
-    /// The lock stays locked in Redis after `leasehold` has ended. With --permits or --kind read, `leasehold` waits
-    /// instead.
+    /// The lock stays locked in Redis after `leasehold` has ended. With --permits or --kind read,
+    /// `leasehold` waits instead.
     #[arg(long, value_parser = span, value_name = "TIME")]
     pub(crate) at_least: Option<Duration>,
     /// The holder's name that others see, such as `billing@pod-7`. Default: user and host.
@@ -164,13 +172,14 @@ pub(crate) struct RunArguments {
     /// The exit code if the lock is not acquired in time, instead of 120.
     #[arg(long, short = 'E', value_name = "CODE")]
     pub(crate) conflict_exit_code: Option<u8>,
-    /// Do not pass LEASEHOLD_URL, LEASEHOLD_USER and LEASEHOLD_PASSWORD on to the command, nor REDIS_URL if it is the
-    /// server's URL and has a password.
+    /// Do not pass LEASEHOLD_URL, LEASEHOLD_USER and LEASEHOLD_PASSWORD on to the command, nor
+    /// REDIS_URL if it is the server's URL and has a password.
     ///
     /// A nested `leasehold run` then needs its own.
     #[arg(long)]
     pub(crate) no_credentials: bool,
-    /// Say what the run waits for, and when that changes. Without it, a run that waits for two seconds says so once.
+    /// Say what the run waits for, and when that changes. Without it, a run that waits for two
+    /// seconds says so once.
     #[arg(long, short)]
     pub(crate) verbose: bool,
     /// The command and its arguments.
@@ -186,7 +195,8 @@ pub(crate) enum Kind {
     Lock,
     /// First come, first served, across all machines. Redisson: getFairLock.
     Fair,
-    /// Each holder gets a higher number, which the protected resource can check. Redisson: getFencedLock.
+    /// Each holder gets a higher number, which the protected resource can check. Redisson:
+    /// getFencedLock.
     Fenced,
     /// Waiters poll instead of subscribing. Redisson: getSpinLock.
     Spin,
@@ -240,8 +250,8 @@ pub(crate) struct ListArguments {
 
 #[derive(Debug, Args)]
 pub(crate) struct ShowArguments {
-    /// The name of the lock, with the escapes that `ls` prints: \xff for a byte that is not UTF-8, \u{202e} for a
-    /// character, `\\` for a backslash.
+    /// The name of the lock, with the escapes that `ls` prints: \xff for a byte that is not UTF-8,
+    /// \u{202e} for a character, `\\` for a backslash.
     #[arg(value_parser = any_name())]
     pub(crate) name: Name,
     /// Print JSON.
@@ -251,21 +261,23 @@ pub(crate) struct ShowArguments {
 
 #[derive(Debug, Args)]
 pub(crate) struct BreakArguments {
-    /// The name of the lock, with the escapes that `ls` prints: \xff for a byte that is not UTF-8, \u{202e} for a
-    /// character, `\\` for a backslash.
+    /// The name of the lock, with the escapes that `ls` prints: \xff for a byte that is not UTF-8,
+    /// \u{202e} for a character, `\\` for a backslash.
     #[arg(value_parser = any_name())]
     pub(crate) name: Name,
-    /// The reason, in up to 256 bytes. The holder reads it with your name, and it is written to standard error, for
-    /// your logs.
+    /// The reason, in up to 256 bytes. The holder reads it with your name, and it is written to
+    /// standard error, for your logs.
     #[arg(long, value_name = "TEXT", value_parser = reason)]
     pub(crate) reason: String,
-    /// Free only what this owner holds, as `show` prints it. Also for one reader of many, or one holder of permits.
+    /// Free only what this owner holds, as `show` prints it. Also for one reader of many, or one
+    /// holder of permits.
     #[arg(long, value_name = "OWNER")]
     pub(crate) owner: Option<String>,
     /// Do not ask for confirmation.
     #[arg(long)]
     pub(crate) yes: bool,
-    /// Allow to delete a string that leasehold did not write. It may be a lock, such as Laravel's, or any other data.
+    /// Allow to delete a string that leasehold did not write. It may be a lock, such as Laravel's,
+    /// or any other data.
     #[arg(long)]
     pub(crate) string: bool,
     /// Print JSON.
@@ -307,7 +319,8 @@ pub(crate) struct WatchArguments {
 
 #[derive(Debug, Args)]
 pub(crate) struct PreflightArguments {
-    /// The kinds in use, several with commas between them. The user needs the rights for these only. Default: all.
+    /// The kinds in use, several with commas between them. The user needs the rights for these
+    /// only. Default: all.
     #[arg(long, value_enum, value_delimiter = ',')]
     pub(crate) kind: Vec<Checked>,
     /// The name of a lock with which the user's permissions are checked.

@@ -1,4 +1,5 @@
-//! A clock that keeps counting while the machine is suspended, and shows the same time in all processes.
+//! A clock that keeps counting while the machine is suspended, and shows the same time in all
+//! processes.
 
 use std::time::Duration;
 

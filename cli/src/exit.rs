@@ -10,10 +10,11 @@ pub(crate) const NOT_ACQUIRED: u8 = 120;
 pub(crate) const LOST: u8 = 121;
 /// The server did not answer, or cannot serve the call at present.
 pub(crate) const UNREACHABLE: u8 = 122;
-/// The server refuses, and will do so again: a key of another type, a missing permission, a wrong password.
+/// The server refuses, and will do so again: a key of another type, a missing permission, a wrong
+/// password.
 pub(crate) const REFUSED: u8 = 123;
-/// The arguments, the environment or a file are invalid. Nothing was sent. `EX_USAGE` of `sysexits.h`, as in `flock`: with
-/// 124, `timeout` reports that the time was over.
+/// The arguments, the environment or a file are invalid. Nothing was sent. `EX_USAGE` of
+/// `sysexits.h`, as in `flock`: with 124, `timeout` reports that the time was over.
 pub(crate) const USAGE: u8 = 64;
 /// The operating system refuses, for example to start a process.
 pub(crate) const INTERNAL: u8 = 125;

@@ -37,8 +37,9 @@ pub(crate) struct Found {
     pub(crate) waiters: Option<u64>,
     /// Clients that subscribed to the release of a lock of another kind, one for all its waiters.
     pub(crate) listening: Option<u64>,
-    /// The key is a string that this library did not write: the lock of another program, or any other data. Or a
-    /// number that nobody waits for, which may be a semaphore, a latch, or any other data.
+    /// The key is a string that this library did not write: the lock of another program, or any
+    /// other data. Or a number that nobody waits for, which may be a semaphore, a latch, or any
+    /// other data.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(crate) foreign: bool,
 }
@@ -48,8 +49,8 @@ pub(crate) struct FoundHolder {
     pub(crate) owner: String,
     pub(crate) holds: u64,
     pub(crate) lease_ms: Option<u64>,
-    /// The name of the holder's client, its purpose, and how long it has held the lock, as far as the client published
-    /// them.
+    /// The name of the holder's client, its purpose, and how long it has held the lock, as far as
+    /// the client published them.
     pub(crate) name: Option<String>,
     pub(crate) purpose: Option<String>,
     pub(crate) held_for_ms: Option<u64>,
@@ -116,8 +117,8 @@ fn is_claim(name: &Name) -> bool {
     time.is_some_and(|(_, time)| time.parse::<u64>().is_ok())
 }
 
-/// What was found, and how many claims were left out. Of all names they are left out, because a job has one for each of
-/// its last ticks.
+/// What was found, and how many claims were left out. Of all names they are left out, because a job
+/// has one for each of its last ticks.
 pub(crate) fn without_claims(
     found: impl IntoIterator<Item = LockInfo>,
     pattern: &str,
@@ -145,7 +146,8 @@ impl Found {
         !self.is_idle() && (!self.holders.is_empty() || self.available.is_some())
     }
 
-    /// A semaphore that nobody uses. Redisson does not say who holds permits, so it must have all of its declared number.
+    /// A semaphore that nobody uses. Redisson does not say who holds permits, so it must have all
+    /// of its declared number.
     pub(crate) fn is_idle(&self) -> bool {
         let is_awaited = self.listening.is_some_and(|clients| clients > 0);
         let (Some(available), Some(limit)) = (self.available, self.limit) else {

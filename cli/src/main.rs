@@ -61,8 +61,8 @@ fn perform(Arguments { server, task }: Arguments) -> Result<u8, Failure> {
     }
 }
 
-/// Uses a single thread. The kernel ends a command with its runner when the thread that started it ends, which a worker
-/// thread could do earlier.
+/// Uses a single thread. The kernel ends a command with its runner when the thread that started it
+/// ends, which a worker thread could do earlier.
 fn on_runtime(work: impl Future<Output = Result<u8, Failure>>) -> Result<u8, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

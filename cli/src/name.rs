@@ -1,8 +1,8 @@
 //! Names of locks, as people read and type them.
 //!
-//! A key of Redis is a sequence of bytes. It is printed as text, with escapes for what is no UTF-8, for what the terminal
-//! would not show, and for the backslash that begins an escape. Commands take what is printed, so that a name can be
-//! copied from the output of one command to the next.
+//! A key of Redis is a sequence of bytes. It is printed as text, with escapes for what is no UTF-8,
+//! for what the terminal would not show, and for the backslash that begins an escape. Commands take
+//! what is printed, so that a name can be copied from the output of one command to the next.
 
 use std::ffi::OsStr;
 use std::fmt;

@@ -14,8 +14,9 @@ pub(crate) fn complain(text: &str) {
     drop(writeln!(io::stderr(), "leasehold: {}", lines(text)));
 }
 
-/// Escapes control characters, and characters that are invisible or reorder the text around them. Names, owners and
-/// purposes come from others, and could otherwise control the terminal or look like other names.
+/// Escapes control characters, and characters that are invisible or reorder the text around them.
+/// Names, owners and purposes come from others, and could otherwise control the terminal or look
+/// like other names.
 pub(crate) fn harmless(text: &str) -> String {
     let shown = |letter: char| {
         let is_harmful = letter.is_control() || is_invisible(letter);
@@ -41,7 +42,8 @@ fn lines(text: &str) -> String {
         .join("\n")
 }
 
-/// Prints a line to standard output. If the reader has closed the pipe, as `head` does, the program ends quietly.
+/// Prints a line to standard output. If the reader has closed the pipe, as `head` does, the program
+/// ends quietly.
 pub(crate) fn say(text: &str) -> Result<(), Failure> {
     let mut output = io::stdout().lock();
     match writeln!(output, "{text}").and_then(|()| output.flush()) {

@@ -35,7 +35,8 @@ pub(crate) fn manual(folder: Option<&Path>) -> Result<u8, Failure> {
     Ok(0)
 }
 
-/// The page of a command. Its synopsis is the usage of the help, and its last sections are those of the help.
+/// The page of a command. Its synopsis is the usage of the help, and its last sections are those of
+/// the help.
 fn page(command: &Command) -> io::Result<Vec<u8>> {
     let mut page = Vec::new();
     let manual = Man::new(command.clone());
@@ -61,7 +62,8 @@ fn page(command: &Command) -> io::Result<Vec<u8>> {
     Ok(page)
 }
 
-/// Text of a manual page. No line of ours begins with a dot or a quotation mark, which would be a command.
+/// Text of a manual page. No line of ours begins with a dot or a quotation mark, which would be a
+/// command.
 fn roff(text: &str) -> String {
     text.replace('\\', "\\e").replace('-', "\\-")
 }

@@ -40,8 +40,8 @@ pub(crate) async fn permits(
     Ok(0)
 }
 
-/// Sets the total, and returns how many permits are available. A total is kept as a limit, by which others know the
-/// semaphore. Zero is none: it would refuse those who wait for several permits.
+/// Sets the total, and returns how many permits are available. A total is kept as a limit, by which
+/// others know the semaphore. Zero is none: it would refuse those who wait for several permits.
 async fn set(client: &Client, asked: &PermitsArguments) -> Result<i64, Failure> {
     let (name, permits) = (&asked.name, asked.permits);
     let found = look(client, &name.key()).await?;

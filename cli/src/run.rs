@@ -171,8 +171,8 @@ async fn take(
     }
 }
 
-/// Explains a failed acquisition. If the last reply of the wait was late, but another owner holds the lock, the lock
-/// was simply not acquired in time.
+/// Explains a failed acquisition. If the last reply of the wait was late, but another owner holds
+/// the lock, the lock was simply not acquired in time.
 async fn why_not(client: &Client, job: &RunArguments, error: Error) -> Failure {
     if job.permits.is_some() || !(error.is_timeout() || error.may_be_held()) {
         return with_conflict_code(job, error.into());
@@ -338,7 +338,8 @@ async fn stay(hold: Hold, end: Moment, signals: &mut Signals) -> Option<Hold> {
     while !end.has_come() {
         tokio::select! {
             () = tokio::time::sleep(end.left().min(Duration::from_millis(250))) => {}
-            // The user ends this process early, but the lock must not be released early. Its lease ends it.
+            // The user ends this process early, but the lock must not be released early. Its lease
+            // ends it.
             _ = signals.next_to_leave() => {
                 hold.leave();
                 return None;

@@ -28,8 +28,8 @@ impl ServerArguments {
         self.connect_with(None, |builder| builder, |_| ()).await
     }
 
-    /// Connects with further settings. While the server cannot be reached, tries again for `--connect-timeout`, or else
-    /// for `patience`, and reports each failure.
+    /// Connects with further settings. While the server cannot be reached, tries again for
+    /// `--connect-timeout`, or else for `patience`, and reports each failure.
     pub(crate) async fn connect_with(
         &self,
         patience: Option<Duration>,
@@ -57,8 +57,8 @@ impl ServerArguments {
         }
     }
 
-    /// The variables that tell where the server is and how to log in. Of `REDIS_URL` only a password is worth keeping
-    /// from the command, which may need the variable for its own work.
+    /// The variables that tell where the server is and how to log in. Of `REDIS_URL` only a
+    /// password is worth keeping from the command, which may need the variable for its own work.
     pub(crate) fn credentials(&self) -> Vec<&'static str> {
         let mut names = vec![URL, USER, PASSWORD];
         let is_shared = self.url.is_none() && set(URL).is_none();

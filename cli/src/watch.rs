@@ -40,7 +40,8 @@ pub(crate) async fn watch(asked: &WatchArguments, server: &ServerArguments) -> R
     done.map(|()| 0)
 }
 
-/// What is held or waited for. Idle semaphores are left out, because only their use is a change, and so are claims.
+/// What is held or waited for. Idle semaphores are left out, because only their use is a change,
+/// and so are claims.
 async fn look(client: &Client, pattern: &str) -> Result<Vec<Found>, Error> {
     let (mut found, _claims) = without_claims(Admin::new(client).locks(pattern).await?, pattern);
     found.retain(|found| !found.is_idle());

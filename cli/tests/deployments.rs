@@ -15,7 +15,8 @@ fn output(url: &str, words: &[&str]) -> Output {
         .expect("started")
 }
 
-/// A run inside a run for each name: the innermost command sees all of these locks. Afterwards there are none.
+/// A run inside a run for each name: the innermost command sees all of these locks. Afterwards
+/// there are none.
 fn holds_and_lists(url: &str, options: &[&str], names: &[String]) {
     let mut words = [&["ls"], options].concat();
     for name in names {

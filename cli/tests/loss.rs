@@ -327,7 +327,8 @@ fn the_lock_is_kept_until_the_last_process_of_the_group_ends() {
     assert!(!bed.is_held("job"));
 }
 
-/// A process that has ended stays in its group until its parent waits for it, which this daemon never does.
+/// A process that has ended stays in its group until its parent waits for it, which this daemon
+/// never does.
 #[test]
 fn a_daemon_that_waits_for_no_child_does_not_keep_the_lock() {
     if !cfg!(target_os = "linux") {

@@ -1,4 +1,5 @@
-//! The modes in which a command leaves the terminal: whether it echoes, waits for whole lines, translates line breaks.
+//! The modes in which a command leaves the terminal: whether it echoes, waits for whole lines,
+//! translates line breaks.
 
 use leasehold_testbed::wait_until;
 use nix::sys::signal::{Signal, kill};
@@ -9,7 +10,8 @@ use crate::testbed::{LATE, PROGRAM, Testbed, await_line, runs, text};
 
 const CTRL_Z: &str = "\u{1a}";
 
-/// A shell with a terminal of its own. It outlives the run: the kernel resets the modes when the first process ends.
+/// A shell with a terminal of its own. It outlives the run: the kernel resets the modes when the
+/// first process ends.
 fn shell(bed: &Testbed, words: &[&str]) -> Pty {
     let environment = [
         ("LEASEHOLD_URL", &*bed.server.url()),
@@ -143,7 +145,8 @@ fn a_command_in_the_background_changes_no_modes() {
     assert_eq!(shell.modes(), silent);
 }
 
-/// The command is a shell with job control, so what it runs has a group of its own, and the foreground.
+/// The command is a shell with job control, so what it runs has a group of its own, and the
+/// foreground.
 #[test]
 fn the_terminal_comes_back_from_a_job_of_the_command() {
     if !cfg!(target_os = "linux") {

@@ -95,7 +95,8 @@ fn a_password_in_redis_url_can_be_kept_from_the_command() {
     let its_own = [("REDIS_URL", &*secret)];
     assert_eq!(seen(&its_own, &[]), secret);
     assert_eq!(seen(&its_own, &kept), "none");
-    // Without a password there is no secret in it, and beside LEASEHOLD_URL it is not the server of the run.
+    // Without a password there is no secret in it, and beside LEASEHOLD_URL it is not the server of
+    // the run.
     let apart = [("REDIS_URL", &*plain), ("LEASEHOLD_PASSWORD", "s3cret")];
     assert_eq!(seen(&apart, &kept), plain);
     let of_others = "redis://:other@127.0.0.1:1";
@@ -158,8 +159,8 @@ fn signals_reach_the_command() {
     assert!(!bed.is_held("job"), "it is released");
 }
 
-/// As by `nohup` in the background of a script. The command cannot take such a signal: a shell may not trap one that was
-/// ignored when it started.
+/// As by `nohup` in the background of a script. The command cannot take such a signal: a shell may
+/// not trap one that was ignored when it started.
 #[test]
 fn ignored_signals_stay_ignored() {
     let Some(bed) = Testbed::start() else { return };

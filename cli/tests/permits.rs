@@ -25,7 +25,8 @@ fn hold_permit(bed: &Testbed, ready: &str, permits: &str) -> Runner {
     runner
 }
 
-/// Waits until the holders of the only semaphore have these purposes, which are written in the background.
+/// Waits until the holders of the only semaphore have these purposes, which are written in the
+/// background.
 fn until_described(bed: &Testbed, wanted: &[&str]) {
     wait_until("all are described", LATE, || {
         let listed = json(bed, &["ls"]);

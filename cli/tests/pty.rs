@@ -13,7 +13,8 @@ use vt100::Parser;
 /// Far longer than anything takes here.
 const LATE: Duration = Duration::from_secs(30);
 
-/// A terminal with the program that was started on it. The program is killed if it is still there at the end.
+/// A terminal with the program that was started on it. The program is killed if it is still there
+/// at the end.
 pub(crate) struct Pty {
     shown: Arc<Mutex<Shown>>,
     input: Box<dyn Write + Send>,

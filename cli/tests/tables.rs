@@ -140,7 +140,8 @@ fn ls_lists_the_locks_of_java_and_of_this_library() {
 #[test]
 fn claims_of_a_job_are_listed_as_what_they_are_when_asked_for() {
     let Some(bed) = Testbed::start() else { return };
-    // Ticks of `leasehold-once`, whose own tests say how it names them, and locks with names that are not quite those.
+    // Ticks of `leasehold-once`, whose own tests say how it names them, and locks with names that
+    // are not quite those.
     let ticks = ["job@1764460800000:claimed", "job@1764460801000:claimed"];
     let others = ["job:claimed", "job@1764460800000", "job@noon:claimed"];
     for name in ticks.iter().chain(&others) {
@@ -204,7 +205,8 @@ fn show_describes_a_lock_of_any_kind() {
     assert_eq!(json(&bed, &["show", "java:*"])["held"], json!(false));
 }
 
-/// Locks whose names are no UTF-8 or do not show what they are, and the string lock of another program.
+/// Locks whose names are no UTF-8 or do not show what they are, and the string lock of another
+/// program.
 fn locks_with_odd_names(bed: &Testbed) {
     let script = r"
         redis.call('hset', 'bad\255job', ARGV[1], 1)

@@ -120,7 +120,8 @@ fn a_run_that_waits_for_a_permit_says_so() {
     assert_eq!(told.runner.end().0, 0);
 }
 
-/// A server that answers the handshake and then closes the connection at the first call about the lock.
+/// A server that answers the handshake and then closes the connection at the first call about the
+/// lock.
 fn closing_server(bed: &Testbed, stop: &Arc<AtomicBool>) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = listener.local_addr().expect("bound").port();

@@ -9,7 +9,8 @@ use leasehold_testbed::{Connection, Reply, Server};
 /// How far leases may be apart: the two sides are asked one after the other.
 const TOLERANCE_MS: i64 = 100;
 
-/// How far the clock of the engine is ahead. A stalled machine may let any two steps be so far apart.
+/// How far the clock of the engine is ahead. A stalled machine may let any two steps be so far
+/// apart.
 const APART: Duration = Duration::from_millis(3);
 
 /// How exact a number in a reply is.
@@ -181,7 +182,8 @@ fn same(theirs: &Reply, ours: &Reply, numbers: Numbers) -> bool {
     }
 }
 
-/// Whether the texts are equal, except for times of day that are close to each other: some scripts keep such times.
+/// Whether the texts are equal, except for times of day that are close to each other: some scripts
+/// keep such times.
 fn same_text(theirs: &[u8], ours: &[u8]) -> bool {
     let parts = |text| <[u8]>::chunk_by(text, |a, b| a.is_ascii_digit() == b.is_ascii_digit());
     let close = |(a, b): (&[u8], &[u8])| {

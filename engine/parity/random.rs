@@ -11,8 +11,8 @@ use crate::compare::{Pair, Step};
 use crate::generate::steps;
 use crate::scripts::headers;
 
-/// A difference must occur again. One that is caused by time does not: by an expiry between the two replies, or by two
-/// scores that are the same millisecond on one side only.
+/// A difference must occur again. One that is caused by time does not: by an expiry between the two
+/// replies, or by two scores that are the same millisecond on one side only.
 const TRIES: usize = 20;
 
 /// How long a sequence that differs is made shorter.

@@ -72,8 +72,8 @@ impl Engine {
         Self::make(None)
     }
 
-    /// Makes an empty engine that refuses what another server refuses. Its connections speak RESP2 until HELLO asks
-    /// for RESP3, as those of a server do.
+    /// Makes an empty engine that refuses what another server refuses. Its connections speak RESP2
+    /// until HELLO asks for RESP3, as those of a server do.
     pub fn with_profile(profile: Profile) -> Arc<Self> {
         Self::make(Some(profile))
     }
@@ -167,7 +167,8 @@ impl Engine {
         self.set_activity(Activity::Runs);
     }
 
-    /// Sets how many replicas have each write as soon as it is made: so many WAIT reports. Default: 1.
+    /// Sets how many replicas have each write as soon as it is made: so many WAIT reports.
+    /// Default: 1.
     ///
     /// With 0, the replicas keep the keys that they have now, until the number is raised again.
     pub fn set_replicas(&self, following: u32) {
@@ -181,8 +182,9 @@ impl Engine {
         self.inner.lock().replicas.following
     }
 
-    /// Breaks all connections. Later ones lead to a replica, another server: it has the keys of the primary, or those
-    /// that it had when the replicas stopped following ([`set_replicas`](Self::set_replicas)).
+    /// Breaks all connections. Later ones lead to a replica, another server: it has the keys of the
+    /// primary, or those that it had when the replicas stopped following
+    /// ([`set_replicas`](Self::set_replicas)).
     pub fn fail_over(&self) {
         let behind = self.inner.lock().replicas.behind.clone();
         self.run_anew(behind, Store::is_another);
@@ -194,8 +196,8 @@ impl Engine {
         self.run_anew((data == Restart::Empty).then(Keys::new), Store::runs_anew);
     }
 
-    /// Ends this run of the server and begins another one, with these keys if they are given. The script cache and all
-    /// subscriptions are gone.
+    /// Ends this run of the server and begins another one, with these keys if they are given. The
+    /// script cache and all subscriptions are gone.
     fn run_anew(&self, keys: Option<Keys>, begin: fn(&mut Store)) {
         self.cut();
         let mut inner = self.inner.lock();
@@ -225,12 +227,14 @@ impl Engine {
         self.with_store(|store| store.info(section))
     }
 
-    /// The next script that a client runs gets no reply: its connection breaks. Each call counts for one script.
+    /// The next script that a client runs gets no reply: its connection breaks. Each call counts
+    /// for one script.
     pub fn lose_next_reply(&self) {
         self.lost_replies.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// As [`lose_next_reply`](Self::lose_next_reply), but so many other replies to scripts arrive first.
+    /// As [`lose_next_reply`](Self::lose_next_reply), but so many other replies to scripts arrive
+    /// first.
     pub fn lose_reply_after(&self, kept: u32) {
         self.kept_replies.store(kept, Ordering::Release);
         self.lose_next_reply();
@@ -381,7 +385,8 @@ impl Engine {
         *inner.refused.entry(key).or_insert(0) += 1;
     }
 
-    /// How often each connection sent a command that the profile refuses. Connections have the numbers of CLIENT ID.
+    /// How often each connection sent a command that the profile refuses. Connections have the
+    /// numbers of CLIENT ID.
     pub fn refused(&self) -> BTreeMap<(u64, String), u64> {
         self.inner.lock().refused.clone()
     }

@@ -1,13 +1,17 @@
-//! An in-memory Redis for tests: RESP2 and RESP3 over any byte stream, Lua, faults, a clock that can be paused.
+//! An in-memory Redis for tests: RESP2 and RESP3 over any byte stream, Lua, faults, a clock that
+//! can be paused.
 //!
-//! An [`Engine`] is one server within the process. A client connects through a [`Dialer`], and sends the bytes that it
-//! would send to Redis. The engine knows strings, hashes, lists, sorted sets, expiry, publish/subscribe and scripts;
-//! it answers any other command with the error of Redis for an unknown one.
+//! An [`Engine`] is one server within the process. A client connects through a [`Dialer`], and
+//! sends the bytes that it would send to Redis. The engine knows strings, hashes, lists, sorted
+//! sets, expiry, publish/subscribe and scripts; it answers any other command with the error of
+//! Redis for an unknown one.
 //!
-//! - **Time** is tokio's. Under `tokio::time::pause` a key expires exactly when the test advances the clock that far.
-//! - **Faults** belong to the connections of one client: [`Engine::links`] has the switches. All chances and delays
-//!   are drawn from one seed, so a run can be repeated.
-//! - **Inspection** needs no connection: [`Engine::dump`], [`Engine::command`], and what was counted.
+//! - **Time** is tokio's. Under `tokio::time::pause` a key expires exactly when the test advances
+//!   the clock that far.
+//! - **Faults** belong to the connections of one client: [`Engine::links`] has the switches. All
+//!   chances and delays are drawn from one seed, so a run can be repeated.
+//! - **Inspection** needs no connection: [`Engine::dump`], [`Engine::command`], and what was
+//!   counted.
 //!
 //! # Examples
 //!

@@ -1,13 +1,14 @@
 //! How a server differs from Redis: what it refuses, and with which words.
 //!
-//! A profile is data. It is made from the documentation of a vendor, which it names. Where the documentation says
-//! nothing, the engine behaves like Redis.
+//! A profile is data. It is made from the documentation of a vendor, which it names. Where the
+//! documentation says nothing, the engine behaves like Redis.
 
 use std::time::Duration;
 
 use super::commands::Words;
 
-/// A server that is not quite Redis. [`Engine::with_profile`](crate::Engine::with_profile) makes an engine like it.
+/// A server that is not quite Redis. [`Engine::with_profile`](crate::Engine::with_profile) makes an
+/// engine like it.
 ///
 /// # Examples
 ///
@@ -31,8 +32,8 @@ pub struct Profile {
     pub hello: Hello,
     /// The commands that clients may not use. The first match counts. Scripts may use them.
     pub refused: &'static [Refused],
-    /// The commands that scripts may not use, although clients may. They fail with the words of Redis for an unknown
-    /// command.
+    /// The commands that scripts may not use, although clients may. They fail with the words of
+    /// Redis for an unknown command.
     pub not_in_scripts: &'static [&'static str],
     /// Whether scripts may use keys that their caller has not declared.
     pub undeclared: Undeclared,
@@ -90,9 +91,9 @@ pub enum Undeclared {
     Refused(&'static str),
     /// The same, unless the script begins with [`ALLOW_UNDECLARED`](Undeclared::ALLOW_UNDECLARED).
     RefusedUnlessFlagged(&'static str),
-    /// The server reads the text of each script. In `redis.call` and `redis.pcall`, the name of the command must be a
-    /// literal, and `KEYS[i]` must stand where the command has its keys. Otherwise the server refuses the script with
-    /// these words, whatever keys its caller declares.
+    /// The server reads the text of each script. In `redis.call` and `redis.pcall`, the name of the
+    /// command must be a literal, and `KEYS[i]` must stand where the command has its keys.
+    /// Otherwise the server refuses the script with these words, whatever keys its caller declares.
     RefusedByText(&'static str),
 }
 

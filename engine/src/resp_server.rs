@@ -1,4 +1,5 @@
-//! The engine as a server: RESP2 and RESP3 over byte streams in memory, with faults at the level of bytes.
+//! The engine as a server: RESP2 and RESP3 over byte streams in memory, with faults at the level of
+//! bytes.
 //!
 //! A client dials and gets the two halves of a stream. One task for each connection reads commands,
 //! runs them on the engine and writes what Redis would reply. A stream consists of two pipes of

@@ -2,7 +2,8 @@
 
 use super::commands::{KeyWords, key_words};
 
-/// Whether each call of a command names it by a literal, and has `KEYS[…]` where the command has its keys.
+/// Whether each call of a command names it by a literal, and has `KEYS[…]` where the command has
+/// its keys.
 pub(crate) fn declares_its_keys(script: &[u8]) -> bool {
     let script = without_comments(&String::from_utf8_lossy(script));
     let calls = ["redis.call", "redis.pcall"];

@@ -4,9 +4,9 @@
 //! cargo run -p leasehold-examples --example fenced_object_store
 //! ```
 //!
-//! The object begins with the token of its writer, and is only ever replaced in the version that was
-//! looked at (`If-Match` with its `ETag`). The store is in memory; those of S3, Azure and Google
-//! take the same calls. `docs/fencing.md` explains it.
+//! The object begins with the token of its writer, and is only ever replaced in the version that
+//! was looked at (`If-Match` with its `ETag`). The store is in memory; those of S3, Azure and
+//! Google take the same calls. `docs/fencing.md` explains it.
 #![expect(clippy::print_stdout, reason = "the example shows what happens")]
 
 use std::time::Duration;

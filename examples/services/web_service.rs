@@ -11,7 +11,8 @@
 //!
 //! - `POST /orders/3/ship` answers 423 if somebody is shipping that order;
 //! - `POST /orders/3/ship?wait=2000` waits up to two seconds for it;
-//! - `GET /` shows the orders 1 to 5, who holds each, for how long, and the counters of this process.
+//! - `GET /` shows the orders 1 to 5, who holds each, for how long, and the counters of this
+//!   process.
 #![expect(clippy::print_stdout, reason = "the example shows what happens")]
 
 use std::collections::HashMap;

@@ -1,17 +1,21 @@
-//! Connections of [`leasehold`] that the Redis client [`fred`] makes, for programs that configure their Redis through it.
+//! Connections of [`leasehold`] that the Redis client [`fred`] makes, for programs that configure
+//! their Redis through it.
 //!
-//! Other programs use `leasehold` alone, by [`Client::builder`](leasehold::Client::builder). The locks behave the same.
+//! Other programs use `leasehold` alone, by [`Client::builder`](leasehold::Client::builder). The
+//! locks behave the same.
 //!
 //! # Limits
 //!
 //! - One server. [`builder`] refuses configurations of Sentinel and Cluster.
-//! - The timeouts of the builder and the reconnecting of `leasehold` apply. Settings of the pattern for performance,
-//!   connections, reconnecting and the version of RESP are ignored.
+//! - The timeouts of the builder and the reconnecting of `leasehold` apply. Settings of the pattern
+//!   for performance, connections, reconnecting and the version of RESP are ignored.
 //! - The server must speak RESP3 (`HELLO 3`). Without `fred`, RESP2 will do.
-//! - Calls are not batched. A call costs two to eight times the CPU of `leasehold`'s own connection.
-//! - [`Error::Unknown`](leasehold::Error::Unknown) is more frequent, because `fred` cannot tell whether it sent a call.
-//! - If the server refuses a channel to this user, each wait for that name costs the connection for messages, and all
-//!   other waiters of the client retry.
+//! - Calls are not batched. A call costs two to eight times the CPU of `leasehold`'s own
+//!   connection.
+//! - [`Error::Unknown`](leasehold::Error::Unknown) is more frequent, because `fred` cannot tell
+//!   whether it sent a call.
+//! - If the server refuses a channel to this user, each wait for that name costs the connection for
+//!   messages, and all other waiters of the client retry.
 //!
 //! # Examples
 //!
@@ -62,11 +66,12 @@ impl fmt::Display for NotOneServer {
 
 impl Error for NotOneServer {}
 
-/// Starts a client of `leasehold` whose connections are made by fred, with the configuration of `pattern`.
+/// Starts a client of `leasehold` whose connections are made by fred, with the configuration of
+/// `pattern`.
 ///
-/// The client takes the server, the user and password or credential provider, the TLS connector, the database and the
-/// resolver from `pattern`, which need not be connected, and whose connections are not used. [`fred`] is the version of
-/// fred that `pattern` must have.
+/// The client takes the server, the user and password or credential provider, the TLS connector,
+/// the database and the resolver from `pattern`, which need not be connected, and whose connections
+/// are not used. [`fred`] is the version of fred that `pattern` must have.
 ///
 /// # Errors
 ///

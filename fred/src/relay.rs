@@ -1,27 +1,29 @@
 //! A stream to a server through the client `fred`.
 //!
-//! `fred` gives no access to its stream of bytes, so a task plays the server at the other end of a pipe. It reads the
-//! commands of a connection, passes each to a client of `fred`, and writes back the replies and messages. To the
-//! connection, its ledger and its handshake, this looks like any other server. The client of `fred` connects once. It
-//! repeats no command and never reconnects.
+//! `fred` gives no access to its stream of bytes, so a task plays the server at the other end of a
+//! pipe. It reads the commands of a connection, passes each to a client of `fred`, and writes back
+//! the replies and messages. To the connection, its ledger and its handshake, this looks like any
+//! other server. The client of `fred` connects once. It repeats no command and never reconnects.
 //!
 //! # Limits
 //!
-//! - A command that the pipe has taken may have been sent. Without a reply it is *unknown*, even if it was never
-//!   sent.
+//! - A command that the pipe has taken may have been sent. Without a reply it is *unknown*, even if
+//!   it was never sent.
 //! - `fred` flushes each command, which costs one system call each.
-//! - `fred` confirms SUBSCRIBE before it is written, and hands a later refusal to any command that is waiting. So
-//!   each SUBSCRIBE is sent with a numbered PING. Its reply confirms the channel; an error instead is the refusal.
-//!   After a refusal, replies no longer match commands, and the stream ends.
-//! - The server must speak RESP3. In RESP2, `fred` takes every array that begins with `message` for a message, on all
-//!   connections. A reply of a script that looks like one would be lost, and the replies after it would be shifted.
-//! - `fred` drops messages that are not taken in time. Then the stream ends, and the next connection reports that
-//!   messages may have been missed.
+//! - `fred` confirms SUBSCRIBE before it is written, and hands a later refusal to any command that
+//!   is waiting. So each SUBSCRIBE is sent with a numbered PING. Its reply confirms the channel; an
+//!   error instead is the refusal. After a refusal, replies no longer match commands, and the
+//!   stream ends.
+//! - The server must speak RESP3. In RESP2, `fred` takes every array that begins with `message` for
+//!   a message, on all connections. A reply of a script that looks like one would be lost, and the
+//!   replies after it would be shifted.
+//! - `fred` drops messages that are not taken in time. Then the stream ends, and the next
+//!   connection reports that messages may have been missed.
 //!
 //! # Bounds
 //!
-//! Two tasks, ours and that of `fred`, which ends with ours. One boxed future for each command without a reply;
-//! [`MESSAGES`] messages; [`PIPE`] bytes each way.
+//! Two tasks, ours and that of `fred`, which ends with ours. One boxed future for each command
+//! without a reply; [`MESSAGES`] messages; [`PIPE`] bytes each way.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -54,7 +56,8 @@ use tokio::time::Duration;
 
 use crate::frames::{as_push, confirmation};
 
-/// How many messages and other events `fred` queues for a slow reader. It reserves room for all of them.
+/// How many messages and other events `fred` queues for a slow reader. It reserves room for all of
+/// them.
 const MESSAGES: usize = 1_024;
 
 const PIPE: usize = 64 * 1024;
@@ -65,8 +68,8 @@ const KEEPALIVE: Duration = Duration::from_secs(10);
 /// `fred` must not give up first, because the supervisor limits the time of an attempt to connect.
 const UNLIMITED: Duration = Duration::from_secs(60 * 60);
 
-/// A dialer that opens streams with the configuration and resolver of `pattern`, on the runtime on which a stream is
-/// opened.
+/// A dialer that opens streams with the configuration and resolver of `pattern`, on the runtime on
+/// which a stream is opened.
 pub(crate) fn dialer(pattern: &Client) -> StreamDialer {
     let pattern = pattern.clone();
     let dialer = StreamDialer::new(move |_| {
@@ -78,7 +81,8 @@ pub(crate) fn dialer(pattern: &Client) -> StreamDialer {
     dialer.in_resp3_only()
 }
 
-/// Reads what the server sent, and finally the reason why the stream ended. Dropping it ends the task.
+/// Reads what the server sent, and finally the reason why the stream ended. Dropping it ends the
+/// task.
 struct FredReader {
     pipe: ReadHalf<DuplexStream>,
     task: AbortOnDrop<io::Error>,
@@ -175,8 +179,8 @@ async fn relay(
                 while let Some(words) = next_command(&mut inbox)? {
                     number += 1;
                     let mut answer = Box::pin(maybe_done(answer(client.clone(), words, number)));
-                    // Poll once before the next command is read: the first poll hands the command to fred, which
-                    // keeps the order.
+                    // Poll once before the next command is read: the first poll hands the command
+                    // to fred, which keeps the order.
                     poll_fn(|cx| Poll::Ready(answer.as_mut().poll(cx).is_ready())).await;
                     answers.push_back(answer);
                 }
@@ -215,8 +219,8 @@ async fn connect(pattern: &Client) -> Result<Connected, Ended> {
     let mut router = AbortOnDrop(client.connect());
     tokio::select! {
         biased;
-        // fred reports success even if the connection was closed during its handshake. Our own handshake detects
-        // that.
+        // fred reports success even if the connection was closed during its handshake. Our own
+        // handshake detects that.
         _ = up.recv() => Ok((client, router, messages)),
         ended = &mut router.0 => Err(match ended {
             Ok(Err(error)) => {
@@ -251,7 +255,8 @@ fn connection() -> ConnectionConfig {
     }
 }
 
-/// Whether the error of an attempt to connect is a reply of the server. `fred` mixes its own errors with those.
+/// Whether the error of an attempt to connect is a reply of the server. `fred` mixes its own errors
+/// with those.
 fn is_reply(error: &Error) -> bool {
     let has_code = error.details().split_once(' ').is_some_and(|(code, _)| {
         code.len() > 1 && code.bytes().all(|byte| byte.is_ascii_uppercase())
@@ -301,8 +306,8 @@ async fn answer(client: Client, words: Vec<Bytes>, number: u64) -> Result<Resp3F
     match (&**command, arguments) {
         (b"SUBSCRIBE", [channel]) => {
             let channel = as_text(channel);
-            // Both in one poll: fred drops an error that comes while no command waits for a reply, so the PING must be
-            // there before the server can refuse.
+            // Both in one poll: fred drops an error that comes while no command waits for a reply,
+            // so the PING must be there before the server can refuse.
             let number = number.to_string();
             let asked = [Bytes::from(number.clone())];
             let asked = send(&client, b"PING", &asked);
@@ -327,7 +332,8 @@ async fn answer(client: Client, words: Vec<Bytes>, number: u64) -> Result<Resp3F
     }
 }
 
-/// Sends a command without parsing its reply, so that an error reply is not mistaken for an error of `fred`.
+/// Sends a command without parsing its reply, so that an error reply is not mistaken for an error
+/// of `fred`.
 async fn send(client: &Client, command: &[u8], arguments: &[Bytes]) -> Result<Resp3Frame, Error> {
     let command = CustomCommand::new(&*as_text(command), ClusterHash::Random, false);
     client.custom_raw(command, arguments.to_vec()).await

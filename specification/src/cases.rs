@@ -382,7 +382,8 @@ fn trust_bounds(grace: u8) -> Failover {
     }
 }
 
-/// The same where clients may notice a change at any time later, but a former primary stops writing.
+/// The same where clients may notice a change at any time later, but a former primary stops
+/// writing.
 fn lag_bounds(grace: u8) -> Failover {
     Failover {
         judged: Judged::Trusted,

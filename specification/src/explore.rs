@@ -35,7 +35,8 @@ pub(crate) struct Explored {
     pub(crate) unreached: Vec<&'static str>,
 }
 
-/// Goes through every state that the model can reach, and ends at the first one that breaks an invariant.
+/// Goes through every state that the model can reach, and ends at the first one that breaks an
+/// invariant.
 pub(crate) fn explore(model: impl Explorable, threads: usize) -> Explored {
     let checker = model
         .checker()

@@ -2,16 +2,18 @@
 //!
 //! # The system
 //!
-//! One primary has replicas. A write reaches a replica some time later, or never ([`Step::Copy`]). The primary *changes*
-//! when another server is promoted, whatever data it has ([`Step::Promote`]), and when it restarts, with its data or without
-//! ([`Step::Restart`], [`Step::Forget`]). Each change gives the primary a new *identity*. A former primary does not know that
-//! it was replaced, and goes on serving the clients that are connected to it. Later it may follow the new primary and take
-//! its data ([`Step::Follow`]).
+//! One primary has replicas. A write reaches a replica some time later, or never ([`Step::Copy`]).
+//! The primary *changes* when another server is promoted, whatever data it has ([`Step::Promote`]),
+//! and when it restarts, with its data or without ([`Step::Restart`], [`Step::Forget`]). Each
+//! change gives the primary a new *identity*. A former primary does not know that it was replaced,
+//! and goes on serving the clients that are connected to it. Later it may follow the new primary
+//! and take its data ([`Step::Follow`]).
 //!
-//! Clients take one lock. A client *trusts* its hold as long as it may be in the critical section. Its guard says *held*
-//! until the client notices that its connection is gone, then *uncertain* until a primary has confirmed the hold. Each
-//! acquisition has a field of its own. A client that is refused is listed. A release hands the lock over to the listed
-//! client, and sends it a message.
+//! Clients take one lock. A client *trusts* its hold as long as it may be in the critical section.
+//! Its guard says *held* until the client notices that its connection is gone, then *uncertain*
+//! until a primary has confirmed the hold. Each acquisition has a field of its own. A client that
+//! is refused is listed. A release hands the lock over to the listed client, and sends it a
+//! message.
 //!
 //! # Copies of each grant
 //!
@@ -20,22 +22,25 @@
 //! # A grace
 //!
 //! Nobody acquires the lock on a server that has just become the primary.
-//! - A client that reaches another primary than the last one that it used sends no acquisition there for the *grace*,
-//!   counted from that moment. Going back to a former primary is a change, too. The first primary that a client ever reaches
-//!   is none.
-//! - Before anything else, it verifies its hold there by a renewal. A hold that this primary does not have is lost.
-//! - Renewals and releases are not delayed. But at the beginning of the grace, a renewal does not move the deadline of the
-//!   guard. The former primary may still count the former lease, and grant the lock to another client when that ends.
+//! - A client that reaches another primary than the last one that it used sends no acquisition
+//!   there for the *grace*, counted from that moment. Going back to a former primary is a change,
+//!   too. The first primary that a client ever reaches is none.
+//! - Before anything else, it verifies its hold there by a renewal. A hold that this primary does
+//!   not have is lost.
+//! - Renewals and releases are not delayed. But at the beginning of the grace, a renewal does not
+//!   move the deadline of the guard. The former primary may still count the former lease, and grant
+//!   the lock to another client when that ends.
 //! - A release that a former primary did not confirm is repeated at the new one.
-//! - A message that hands over the lock counts only if its client was refused on the same connection. In a grace it has not
-//!   asked there, so it asks again afterwards.
+//! - A message that hands over the lock counts only if its client was refused on the same
+//!   connection. In a grace it has not asked there, so it asks again afterwards.
 //!
 //! # What the model assumes
 //!
-//! Clocks run at the same speed. All connections to a former primary end before `silence` has passed since the change. A
-//! client with a hold and without a connection reaches a primary before `reconnect` has passed. A former primary may stop
-//! writing when `lag` has passed since the change, because it has lost its replicas (`min-replicas-max-lag`). Connecting and
-//! verifying are one step.
+//! Clocks run at the same speed. All connections to a former primary end before `silence` has
+//! passed since the change. A client with a hold and without a connection reaches a primary before
+//! `reconnect` has passed. A former primary may stop writing when `lag` has passed since the
+//! change, because it has lost its replicas (`min-replicas-max-lag`). Connecting and verifying are
+//! one step.
 
 use stateright::{Model, Property};
 
@@ -207,7 +212,8 @@ impl Failover {
         (is_there && !Self::is_past(state, identity, self.lag)).then_some(node)
     }
 
-    /// Sends all that the primary has to its replicas if the last write needs it, and says whether that write counts.
+    /// Sends all that the primary has to its replicas if the last write needs it, and says whether
+    /// that write counts.
     fn is_copied(&self, state: &mut State, primary: Node) -> bool {
         if !self.copies {
             return true;
@@ -378,7 +384,8 @@ impl Failover {
         Some(())
     }
 
-    /// Ends the hold, or repeats the release of an earlier one. Hands the lock over if the client that is listed hears of it.
+    /// Ends the hold, or repeats the release of an earlier one. Hands the lock over if the client
+    /// that is listed hears of it.
     fn release(&self, state: &mut State, client: Client) -> Option<()> {
         let node = self.primary(state, client)?;
         if state.processes[client].hold > 0 {

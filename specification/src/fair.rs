@@ -1,31 +1,37 @@
-//! The fair lock: a queue in Redis whose places are kept by heartbeats, shared with waiters of Redisson.
+//! The fair lock: a queue in Redis whose places are kept by heartbeats, shared with waiters of
+//! Redisson.
 //!
 //! # The system
 //!
-//! A waiter has a place in the queue, and the place is kept until its *claim* ends. A waiter of this library prolongs its
-//! claim by heartbeats. A waiter of Redisson cannot: its claim is its whole wait, added to that of the waiter
-//! before it. Whoever looks at the queue removes the waiters at its head whose claims have ended.
+//! A waiter has a place in the queue, and the place is kept until its *claim* ends. A waiter of
+//! this library prolongs its claim by heartbeats. A waiter of Redisson cannot: its claim is its
+//! whole wait, added to that of the waiter before it. Whoever looks at the queue removes the
+//! waiters at its head whose claims have ended.
 //!
-//! The lock goes to the head of the queue. If the lock is free, the claim of the head is not prolonged: it comes, or it
-//! loses its place. When a waiter of Redisson gets the lock, it takes its wait off all claims behind it. So a place of
-//! this library behind one of Redisson is kept for that much longer. A living waiter that has lost its place all the same
-//! goes to the front. Within these bounds none loses it, so that rule is not needed here; without the first rule it
-//! would not suffice, because a newcomer may take the lock before the waiter comes back.
+//! The lock goes to the head of the queue. If the lock is free, the claim of the head is not
+//! prolonged: it comes, or it loses its place. When a waiter of Redisson gets the lock, it takes
+//! its wait off all claims behind it. So a place of this library behind one of Redisson is kept for
+//! that much longer. A living waiter that has lost its place all the same goes to the front. Within
+//! these bounds none loses it, so that rule is not needed here; without the first rule it would not
+//! suffice, because a newcomer may take the lock before the waiter comes back.
 //!
 //! # Direct grant
 //!
-//! A holder of this library that releases the lock gives it to the head in the same step, if that is a waiter of this
-//! library: the place becomes a lease that ends when the place would have ended. A message tells the waiter. The waiter
-//! believes the message if it has asked for a place only once. Then the server has taken the place away once, and after
-//! every answer that said that the place is kept. So the lease began no earlier than the waiter sent the call that was
-//! last answered so, and the waiter trusts the lease counted from there. A waiter that has asked for a place twice may
-//! hear of an earlier grant, which nobody heard of in time. It asks instead, and finds its own hold if it has one.
-//! All other messages only make the head come sooner, and are left out.
+//! A holder of this library that releases the lock gives it to the head in the same step, if that
+//! is a waiter of this library: the place becomes a lease that ends when the place would have
+//! ended. A message tells the waiter. The waiter believes the message if it has asked for a place
+//! only once. Then the server has taken the place away once, and after every answer that said that
+//! the place is kept. So the lease began no earlier than the waiter sent the call that was last
+//! answered so, and the waiter trusts the lease counted from there. A waiter that has asked for a
+//! place twice may hear of an earlier grant, which nobody heard of in time. It asks instead, and
+//! finds its own hold if it has one. All other messages only make the head come sooner, and are
+//! left out.
 //!
-//! All waiters of this library are of one client: those of different clients that lost their places at the same time may
-//! swap them. Waiters that give up are left out. A message comes at any time, or never.
-//! A waiter that lives sends a heartbeat within its claim, and comes if it is next or has lost its place: time does not
-//! pass until it has. One that stalls does so later, and may be overtaken.
+//! All waiters of this library are of one client: those of different clients that lost their places
+//! at the same time may swap them. Waiters that give up are left out. A message comes at any time,
+//! or never. A waiter that lives sends a heartbeat within its claim, and comes if it is next or has
+//! lost its place: time does not pass until it has. One that stalls does so later, and may be
+//! overtaken.
 
 use std::collections::BTreeSet;
 
@@ -69,8 +75,8 @@ pub(crate) struct Place {
 #[derive(Clone, Copy, Debug, Hash, PartialEq, Eq)]
 pub(crate) enum Phase {
     Idle,
-    /// It waits: how many came before it, the steps of time since its last heartbeat, and whether it has asked for a
-    /// place only once.
+    /// It waits: how many came before it, the steps of time since its last heartbeat, and whether
+    /// it has asked for a place only once.
     Waiting {
         turn: u8,
         silent: u8,
@@ -136,7 +142,8 @@ impl Fair {
         who >= self.ours
     }
 
-    /// The longest claim that this library keeps for a place: for that much longer, waiters of Redisson are before it.
+    /// The longest claim that this library keeps for a place: for that much longer, waiters of
+    /// Redisson are before it.
     fn claim_behind(&self, before: &[Place]) -> u8 {
         let javas = before
             .iter()
@@ -336,7 +343,8 @@ impl Fair {
         Some(())
     }
 
-    /// Where a waiter queues that has lost its place: at the front, behind those that came before it.
+    /// Where a waiter queues that has lost its place: at the front, behind those that came before
+    /// it.
     fn place_again(&self, state: &State, turn: u8) -> usize {
         let came_before = |other: &&Place| matches!(state.phases[other.who], Phase::Waiting { turn: earlier, .. } if earlier < turn);
         if self.goes_to_the_front {

@@ -1,22 +1,26 @@
-//! The plain lock, given by a release: the list of waiters beside the lock, and the messages to their clients.
+//! The plain lock, given by a release: the list of waiters beside the lock, and the messages to
+//! their clients.
 //!
 //! # The system
 //!
-//! A client that is refused is listed with the number of its *question*. The list ends with the lock. A release gives the
-//! lock to the first entry, for one lease, takes that entry away, and sends a message that names the question. If there is
-//! no entry, the lock is free. A client that asks again replaces the number in its entry. An entry may be gone at any time:
-//! a release may look for nobody, and a list may be full.
+//! A client that is refused is listed with the number of its *question*. The list ends with the
+//! lock. A release gives the lock to the first entry, for one lease, takes that entry away, and
+//! sends a message that names the question. If there is no entry, the lock is free. A client that
+//! asks again replaces the number in its entry. An entry may be gone at any time: a release may
+//! look for nobody, and a list may be full.
 //!
-//! Questions, releases and their replies travel for any time, arrive in any order, or are lost. So do messages. Redis
-//! executes a call when it arrives. A client uses a new field for each acquisition. If it gives up or loses its hold, it
-//! sends releases until one is answered; that also takes its entry away. A question that is executed after that may list it
-//! again, or take the lock for nobody, for a lease.
+//! Questions, releases and their replies travel for any time, arrive in any order, or are lost. So
+//! do messages. Redis executes a call when it arrives. A client uses a new field for each
+//! acquisition. If it gives up or loses its hold, it sends releases until one is answered; that
+//! also takes its entry away. A question that is executed after that may list it again, or take the
+//! lock for nobody, for a lease.
 //!
 //! # What is trusted
 //!
-//! The lock was given after the question in the message had been refused. So the lease began no earlier than that question
-//! was sent. A client knows when it sent its last question, and believes a message about that one only. `plain.rs` has
-//! what this leaves out: renewals, and hand-over within a client.
+//! The lock was given after the question in the message had been refused. So the lease began no
+//! earlier than that question was sent. A client knows when it sent its last question, and believes
+//! a message about that one only. `plain.rs` has what this leaves out: renewals, and hand-over
+//! within a client.
 
 use std::collections::BTreeSet;
 
@@ -203,7 +207,8 @@ impl Given {
         state.list.clear();
     }
 
-    /// Drops replies and messages that change nothing, and ages that no rule reads, so that there are fewer states.
+    /// Drops replies and messages that change nothing, and ages that no rule reads, so that there
+    /// are fewer states.
     fn forget_what_does_not_count(&self, state: &mut State) {
         let counted = |call: Call| {
             let client = call.field.0;

@@ -1,5 +1,5 @@
-//! What is right, in models that are small enough to be explored whole, and whether what clients did is allowed by them.
-//! `docs/dev/specification.md` says how to read them.
+//! What is right, in models that are small enough to be explored whole, and whether what clients
+//! did is allowed by them. `docs/dev/specification.md` says how to read them.
 
 mod cases;
 mod explore;

@@ -66,7 +66,8 @@ fn table(cases: Vec<Case>) -> String {
     text
 }
 
-/// What comes out of one case, and the case with its number: of states, or of the steps to what is broken.
+/// What comes out of one case, and the case with its number: of states, or of the steps to what is
+/// broken.
 fn explored(case: Case) -> (&'static str, String, String) {
     let (model, what, is_right) = (case.model, case.what.clone(), case.is_right);
     let explored = case.run();

@@ -1,30 +1,35 @@
-//! The plain lock: leases, unique fields, repeated calls, undone acquisitions and hand-over within a client.
+//! The plain lock: leases, unique fields, repeated calls, undone acquisitions and hand-over within
+//! a client.
 //!
 //! # The system
 //!
-//! Redis has the fields of one lock and its lease. Calls and replies travel for any time, arrive in any order, or are
-//! lost. Redis executes a call when it arrives ([`Step::Execute`]). The client of a call cannot see when that was.
+//! Redis has the fields of one lock and its lease. Calls and replies travel for any time, arrive in
+//! any order, or are lost. Redis executes a call when it arrives ([`Step::Execute`]). The client of
+//! a call cannot see when that was.
 //!
-//! A client has one acquisition at a time, and each uses a new field. In the library, one client has many at a time: each
-//! of them is a client here. While it asks, it may repeat the call with the same field: at most, the lease gets longer. If
-//! it gives up, the field is *undone*: a release is sent, and repeated until a reply comes. The next acquisition waits for
-//! that reply, but for no other call that still travels. A call that arrives after the undo may take the lock for nobody.
+//! A client has one acquisition at a time, and each uses a new field. In the library, one client
+//! has many at a time: each of them is a client here. While it asks, it may repeat the call with
+//! the same field: at most, the lease gets longer. If it gives up, the field is *undone*: a release
+//! is sent, and repeated until a reply comes. The next acquisition waits for that reply, but for no
+//! other call that still travels. A call that arrives after the undo may take the lock for nobody.
 //! So the release may be sent again later ([`Step::ReleaseAgain`]); otherwise the lease ends it.
 //!
 //! # What holders trust
 //!
-//! A grant or a renewal counts from the moment when its call was sent. So a client stops trusting its hold no later than
-//! Redis frees it. A hold that has reached its deadline, or that a renewal did not find, is lost for good. Its client may
-//! release it at any time. The library does so at once.
+//! A grant or a renewal counts from the moment when its call was sent. So a client stops trusting
+//! its hold no later than Redis frees it. A hold that has reached its deadline, or that a renewal
+//! did not find, is lost for good. Its client may release it at any time. The library does so at
+//! once.
 //!
-//! A hold may be handed over to the next waiter of the client, with its field and its deadline. But not when a
-//! release of the field has been sent.
+//! A hold may be handed over to the next waiter of the client, with its field and its deadline. But
+//! not when a release of the field has been sent.
 //!
 //! # Replays
 //!
-//! `trace.rs` replays what clients really did with the same steps. There, time is in milliseconds, and nobody knows when
-//! Redis executed a call. The lease began at some moment between the sending of the call and now, so it has an earliest
-//! and a latest end ([`Rest`]). Where the model is explored, both are the same.
+//! `trace.rs` replays what clients really did with the same steps. There, time is in milliseconds,
+//! and nobody knows when Redis executed a call. The lease began at some moment between the sending
+//! of the call and now, so it has an earliest and a latest end ([`Rest`]). Where the model is
+//! explored, both are the same.
 
 use std::collections::BTreeSet;
 
@@ -113,8 +118,8 @@ pub(crate) enum Phase {
     Asking,
     /// Granted, and the time until the deadline. Without time it is lost.
     Holding(Span),
-    /// Given up, lost or released: what Redis has is to be removed. The time until the deadline of the hold: 0 if it was
-    /// given up or lost.
+    /// Given up, lost or released: what Redis has is to be removed. The time until the deadline of
+    /// the hold: 0 if it was given up or lost.
     Leaving(Span),
 }
 
@@ -222,7 +227,8 @@ impl Plain {
         });
     }
 
-    /// Drops replies that change nothing, and sets ages to 0 that no rule reads, so that there are fewer states.
+    /// Drops replies that change nothing, and sets ages to 0 that no rule reads, so that there are
+    /// fewer states.
     fn forget_what_does_not_count(&self, state: &mut State) {
         if self.replays.is_some() {
             return;
@@ -348,8 +354,8 @@ impl Plain {
         Some(())
     }
 
-    /// A renewal of a hold, or of one whose release may be on its way: one thread may collect what is due while another
-    /// one releases it.
+    /// A renewal of a hold, or of one whose release may be on its way: one thread may collect what
+    /// is due while another one releases it.
     pub(crate) fn may_renew(process: &Process) -> Option<()> {
         matches!(process.phase, Phase::Holding(_) | Phase::Leaving(_)).then_some(())
     }

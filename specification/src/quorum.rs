@@ -2,18 +2,19 @@
 //!
 //! # The system
 //!
-//! Each server grants one hold, for one lease. A client asks all servers. It enters when enough of them have agreed, and
-//! trusts its hold while a majority of their leases lasts. It renews the hold of each server for itself, and learns there
-//! when the server does not know it. What it takes without a majority it gives back.
+//! Each server grants one hold, for one lease. A client asks all servers. It enters when enough of
+//! them have agreed, and trusts its hold while a majority of their leases lasts. It renews the hold
+//! of each server for itself, and learns there when the server does not know it. What it takes
+//! without a majority it gives back.
 //!
-//! A call and its reply are one step here: the plain lock (`plain.rs`) says why a client may count a lease from the
-//! moment before it asked.
+//! A call and its reply are one step here: the plain lock (`plain.rs`) says why a client may count
+//! a lease from the moment before it asked.
 //!
 //! # What it shows
 //!
-//! Two majorities have a server in common. If that one forgets, both may be complete. So the lock is safe as long as
-//! fewer servers forget than agreed beyond a minority: none may, if a bare majority agreed. It is also safe if a server
-//! that has forgotten is kept down for a lease.
+//! Two majorities have a server in common. If that one forgets, both may be complete. So the lock
+//! is safe as long as fewer servers forget than agreed beyond a minority: none may, if a bare
+//! majority agreed. It is also safe if a server that has forgotten is kept down for a lease.
 
 use stateright::{Model, Property};
 

@@ -2,15 +2,16 @@
 //!
 //! # The system
 //!
-//! Redis has the fields of the lock, its mode, the lease of the hash, and a key beside it for the lease of each reader.
-//! A release sets the lease of the hash to that of its longest reader. A reader that has died leaves its field in it; the
-//! field counts until the hash ends or a release finds that the reader's own lease is over.
+//! Redis has the fields of the lock, its mode, the lease of the hash, and a key beside it for the
+//! lease of each reader. A release sets the lease of the hash to that of its longest reader. A
+//! reader that has died leaves its field in it; the field counts until the hash ends or a release
+//! finds that the reader's own lease is over.
 //!
-//! A call and its reply are one step here, as in the quorum (`quorum.rs`), and a client has one field. With many readers,
-//! the scripts look at some of them only: that is left out.
+//! A call and its reply are one step here, as in the quorum (`quorum.rs`), and a client has one
+//! field. With many readers, the scripts look at some of them only: that is left out.
 //!
-//! A writer may read too. When it has released its write hold, the lock becomes a read lock (a *downgrade*). A
-//! reader never becomes a writer: it would wait for itself.
+//! A writer may read too. When it has released its write hold, the lock becomes a read lock (a
+//! *downgrade*). A reader never becomes a writer: it would wait for itself.
 
 use std::collections::BTreeMap;
 

@@ -1,19 +1,22 @@
 //! Whether what clients did is something that the plain lock of the specification allows.
 //!
-//! A history has what clients sent, what was answered, and until when they trusted their holds. What Redis did in
-//! between is not seen. So [`Replay`] keeps every state in which the model can be, and carries out calls that are on
-//! their way where that explains a reply. A step that is possible in none of these states is wrong.
+//! A history has what clients sent, what was answered, and until when they trusted their holds.
+//! What Redis did in between is not seen. So [`Replay`] keeps every state in which the model can
+//! be, and carries out calls that are on their way where that explains a reply. A step that is
+//! possible in none of these states is wrong.
 //!
-//! It judges each key by itself, of every kind of lock that has one holder: re-entrant, fair, fenced, string, and each
-//! lock of a multi or quorum lock. An acquisition may be refused at any time, because others may be queued before it.
-//! Locks with several holders, and permits, are judged by what their holders may trust (`shared.rs`).
+//! It judges each key by itself, of every kind of lock that has one holder: re-entrant, fair,
+//! fenced, string, and each lock of a multi or quorum lock. An acquisition may be refused at any
+//! time, because others may be queued before it. Locks with several holders, and permits, are
+//! judged by what their holders may trust (`shared.rs`).
 //!
 //! # What it cannot judge
 //!
-//! What a server may have forgotten is forgotten in some of the states ([`Said::Forgets`]). While two servers may answer,
-//! replies are believed ([`Said::Replaced`]). So are they for the longest lease after calls that the model does not have
-//! ([`Said::Unmodelled`]): releases by force, and holds that are forgotten. What clients do by themselves is judged all the
-//! same: fields, deadlines, hand-overs.
+//! What a server may have forgotten is forgotten in some of the states ([`Said::Forgets`]). While
+//! two servers may answer, replies are believed ([`Said::Replaced`]). So are they for the longest
+//! lease after calls that the model does not have ([`Said::Unmodelled`]): releases by force, and
+//! holds that are forgotten. What clients do by themselves is judged all the same: fields,
+//! deadlines, hand-overs.
 
 pub mod coverage;
 mod reader;
@@ -167,8 +170,8 @@ pub struct Verdict {
     pub rejected: Vec<Rejected>,
 }
 
-/// Judges a history. `noise` is by how much the clocks of servers and clients may differ within a lease, in
-/// milliseconds.
+/// Judges a history. `noise` is by how much the clocks of servers and clients may differ within a
+/// lease, in milliseconds.
 pub fn judge(mut history: Vec<Entry>, noise: Span) -> Verdict {
     history.sort_by_key(|entry| entry.at);
     let mut keys: BTreeMap<(u32, String), Vec<Entry>> = BTreeMap::new();

@@ -80,7 +80,8 @@ mod tests {
 
     /// Tries to connect, and returns the error that must come before anything is sent.
     async fn refusal(url: &str, set: impl FnOnce(ClientBuilder) -> ClientBuilder) -> ConfigError {
-        // A client of another test may look for a dead server at 127.0.0.1, whatever its port is now.
+        // A client of another test may look for a dead server at 127.0.0.1, whatever its port is
+        // now.
         let own = TcpListener::bind("127.0.0.2:0");
         let listener = own.or_else(|_| TcpListener::bind("127.0.0.1:0")).unwrap();
         listener.set_nonblocking(true).unwrap();

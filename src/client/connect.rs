@@ -27,8 +27,8 @@ impl ClientBuilder {
     ///
     /// # Redis cost
     ///
-    /// Three connections, with one round trip each for the handshake. The first one may take up to two more on a server
-    /// that refuses `HELLO` or scripts without keys.
+    /// Three connections, with one round trip each for the handshake. The first one may take up to
+    /// two more on a server that refuses `HELLO` or scripts without keys.
     ///
     /// # Cancel safety
     ///
@@ -36,11 +36,11 @@ impl ClientBuilder {
     ///
     /// # Errors
     ///
-    /// - [`Error::Config`]: a setting is out of range, with its value and its limits, or there is no tokio
-    ///   runtime with timers and I/O. Nothing was sent.
+    /// - [`Error::Config`]: a setting is out of range, with its value and its limits, or there is
+    ///   no tokio runtime with timers and I/O. Nothing was sent.
     /// - [`Error::Unavailable`]: no server answered within the connect timeout.
-    /// - [`Error::Protocol`]: the server refused the user, the password, the database, scripts, or to wait for the
-    ///   copies of a [`durability`](ClientBuilder::durability).
+    /// - [`Error::Protocol`]: the server refused the user, the password, the database, scripts, or
+    ///   to wait for the copies of a [`durability`](ClientBuilder::durability).
     pub async fn connect(self) -> Result<Client, Error> {
         self.connect_to(IfUnreachable::Fail).await
     }
@@ -48,13 +48,13 @@ impl ClientBuilder {
     /// Like [`connect`](ClientBuilder::connect), but does not fail if a server cannot be reached.
     ///
     /// The client keeps connecting in the background. Until it is connected, its calls fail with
-    /// [`Error::Unavailable`] or wait, as in an outage. Use it for the servers of a quorum lock, so that the
-    /// program can start while a minority of the servers is down.
+    /// [`Error::Unavailable`] or wait, as in an outage. Use it for the servers of a quorum lock, so
+    /// that the program can start while a minority of the servers is down.
     ///
     /// # Redis cost
     ///
-    /// Three connections, with one round trip each for the handshake. The first one may take up to two more on a server
-    /// that refuses `HELLO` or scripts without keys.
+    /// Three connections, with one round trip each for the handshake. The first one may take up to
+    /// two more on a server that refuses `HELLO` or scripts without keys.
     ///
     /// # Cancel safety
     ///
@@ -62,11 +62,12 @@ impl ClientBuilder {
     ///
     /// # Errors
     ///
-    /// - [`Error::Config`]: a setting is out of range, with its value and its limits, or there is no tokio
-    ///   runtime with timers and I/O. Nothing was sent.
-    /// - [`Error::Unavailable`]: the system cannot start a thread. An unreachable server is not an error.
-    /// - [`Error::Protocol`]: the server refused the user, the password, the database, scripts, or to wait for the
-    ///   copies of a [`durability`](ClientBuilder::durability).
+    /// - [`Error::Config`]: a setting is out of range, with its value and its limits, or there is
+    ///   no tokio runtime with timers and I/O. Nothing was sent.
+    /// - [`Error::Unavailable`]: the system cannot start a thread. An unreachable server is not an
+    ///   error.
+    /// - [`Error::Protocol`]: the server refused the user, the password, the database, scripts, or
+    ///   to wait for the copies of a [`durability`](ClientBuilder::durability).
     pub async fn connect_in_background(self) -> Result<Client, Error> {
         self.connect_to(IfUnreachable::RetryLater).await
     }
@@ -159,8 +160,8 @@ impl ClientBuilder {
         Ok((Runtimes { caller, own }, Some(thread)))
     }
 
-    /// Replaces TCP, TLS and Unix sockets: `dial` gets `host:port` or a path. All tasks of the client run on
-    /// the caller's runtime, under its paused time.
+    /// Replaces TCP, TLS and Unix sockets: `dial` gets `host:port` or a path. All tasks of the
+    /// client run on the caller's runtime, under its paused time.
     #[cfg(feature = "test-util")]
     #[doc(hidden)]
     pub fn dial_by(
@@ -172,7 +173,8 @@ impl ClientBuilder {
         self
     }
 
-    /// Replaces TCP, TLS and Unix sockets, for other crates of this workspace: `streams` encrypt and log in themselves.
+    /// Replaces TCP, TLS and Unix sockets, for other crates of this workspace: `streams` encrypt
+    /// and log in themselves.
     #[doc(hidden)]
     pub fn dial_through(mut self, streams: StreamDialer) -> Self {
         self.streams = Streams::Given(streams);
@@ -184,8 +186,8 @@ impl ClientBuilder {
 impl EmbeddedRedis {
     /// Makes a client of this engine with the default settings.
     ///
-    /// Inside a tokio runtime, all its tasks run there, so that paused time applies to all of them. Outside a
-    /// runtime, or in one without timers, they get a thread.
+    /// Inside a tokio runtime, all its tasks run there, so that paused time applies to all of them.
+    /// Outside a runtime, or in one without timers, they get a thread.
     ///
     /// # Panics
     ///

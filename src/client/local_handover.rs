@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use crate::session::settings::Streak;
 
-/// Whether a released hold may pass to the next waiter of the same client without going through Redis.
+/// Whether a released hold may pass to the next waiter of the same client without going through
+/// Redis.
 ///
-/// A hand-over saves the waiter two round trips. Hand-overs in a row are limited, so that waiters of other
-/// clients get their turn. After such a streak the lock is released. When the client has had its turn, it
-/// lets other clients go first, for longer if they are farther away.
+/// A hand-over saves the waiter two round trips. Hand-overs in a row are limited, so that waiters
+/// of other clients get their turn. After such a streak the lock is released. When the client has
+/// had its turn, it lets other clients go first, for longer if they are farther away.
 ///
 /// # Examples
 ///
@@ -34,7 +35,8 @@ pub enum LocalHandover {
     /// At most `count` hand-overs in a row, all within `time`. A count or time of zero means
     /// [`Off`](LocalHandover::Off).
     Streak {
-        /// Hand-overs in a row. A higher count favours the waiters of this client over those of others.
+        /// Hand-overs in a row. A higher count favours the waiters of this client over those of
+        /// others.
         count: u32,
         /// The time since the first acquisition of the streak.
         time: Duration,

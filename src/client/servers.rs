@@ -13,10 +13,10 @@ const PING: &str = "leasehold_ping";
 impl Client {
     /// Checks that this client can send lock calls now. Use it for a readiness probe.
     ///
-    /// The server runs a script that does nothing, on the connection that acquisitions use. The script
-    /// touches no key, unless the server refuses scripts without one: then it asks whether `leasehold_ping`
-    /// exists, after the prefix of keys. So a success does not show whether the server accepts writes, or which
-    /// keys the user may access.
+    /// The server runs a script that does nothing, on the connection that acquisitions use. The
+    /// script touches no key, unless the server refuses scripts without one: then it asks whether
+    /// `leasehold_ping` exists, after the prefix of keys. So a success does not show whether the
+    /// server accepts writes, or which keys the user may access.
     ///
     /// # Redis cost
     ///

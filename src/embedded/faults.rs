@@ -7,17 +7,18 @@ use super::{EmbeddedRedis, Restart};
 impl EmbeddedRedis {
     /// Deletes the key of a lock, and tells no client.
     ///
-    /// The holder finds out when it renews or releases, as after an operator's `DEL`. The name is the key: with a
-    /// prefix, if the clients have one. Answers whether the key was there.
+    /// The holder finds out when it renews or releases, as after an operator's `DEL`. The name is
+    /// the key: with a prefix, if the clients have one. Answers whether the key was there.
     pub fn lose(&self, name: &str) -> bool {
         self.engine.remove(name.as_bytes())
     }
 
     /// Breaks the connections of all clients, until [`heal`](Self::heal).
     ///
-    /// Calls in flight end without a reply, new calls fail at once with [`Error::Unavailable`]. An acquisition that has
-    /// time left waits for the server. Guards become [`Uncertain`] at their next renewal. Keys and leases stay as they
-    /// are. The events are *a connection was lost* and, after `heal`, *a connection was made again*.
+    /// Calls in flight end without a reply, new calls fail at once with [`Error::Unavailable`]. An
+    /// acquisition that has time left waits for the server. Guards become [`Uncertain`] at their
+    /// next renewal. Keys and leases stay as they are. The events are *a connection was lost* and,
+    /// after `heal`, *a connection was made again*.
     ///
     /// [`Error::Unavailable`]: crate::Error::Unavailable
     /// [`Uncertain`]: crate::HoldState::Uncertain
@@ -30,14 +31,16 @@ impl EmbeddedRedis {
         self.engine.heal();
     }
 
-    /// Loses the next reply: the next call of any client is executed, and its connection breaks before the reply.
+    /// Loses the next reply: the next call of any client is executed, and its connection breaks
+    /// before the reply.
     ///
-    /// Only calls about locks, semaphores and latches count, renewals included. Each `lose_next_reply` loses one reply.
+    /// Only calls about locks, semaphores and latches count, renewals included. Each
+    /// `lose_next_reply` loses one reply.
     ///
-    /// - An acquisition that asks once fails with [`Error::Unknown`]: the caller must not enter. The client releases in
-    ///   the background what the call has taken.
-    /// - An acquisition that has time left, a release, a renewal or a change of a number is repeated, and takes effect
-    ///   once.
+    /// - An acquisition that asks once fails with [`Error::Unknown`]: the caller must not enter.
+    ///   The client releases in the background what the call has taken.
+    /// - An acquisition that has time left, a release, a renewal or a change of a number is
+    ///   repeated, and takes effect once.
     ///
     /// The events are *a connection was lost* and *a connection was made again*.
     ///
@@ -72,11 +75,13 @@ impl EmbeddedRedis {
         self.engine.lose_next_reply();
     }
 
-    /// Delays every reply and message by this much, until another delay is set. Zero delays nothing.
+    /// Delays every reply and message by this much, until another delay is set. Zero delays
+    /// nothing.
     ///
-    /// The server executes each call at once, and the reply comes late. So a granted lease has already run for that
-    /// time. If the delay is longer than [`command_timeout`], calls end as if their replies were lost:
-    /// [`Error::Unknown`], guards become [`Uncertain`], and connections are probed and replaced.
+    /// The server executes each call at once, and the reply comes late. So a granted lease has
+    /// already run for that time. If the delay is longer than [`command_timeout`], calls end as if
+    /// their replies were lost: [`Error::Unknown`], guards become [`Uncertain`], and connections
+    /// are probed and replaced.
     ///
     /// # Examples
     ///
@@ -112,13 +117,14 @@ impl EmbeddedRedis {
         self.engine.delay(by);
     }
 
-    /// Restarts the server without its data: all locks, fencing tokens and numbers of permits are gone.
+    /// Restarts the server without its data: all locks, fencing tokens and numbers of permits are
+    /// gone.
     ///
-    /// All connections break and are made again at once. The clients find a server with another run id, and ask it
-    /// for all of their holds: each guard is lost with [`LossReason::Gone`], and its [`run`] stops. Waiters ask again
-    /// after the [`failover_grace`], and one gets the lock. A semaphore without a [limit] refuses acquisitions with
-    /// [`Error::NoPermits`]. The events are *a connection was lost*, *a connection was made again* and *the lock was
-    /// lost*.
+    /// All connections break and are made again at once. The clients find a server with another run
+    /// id, and ask it for all of their holds: each guard is lost with [`LossReason::Gone`], and its
+    /// [`run`] stops. Waiters ask again after the [`failover_grace`], and one gets the lock. A
+    /// semaphore without a [limit] refuses acquisitions with [`Error::NoPermits`]. The events are
+    /// *a connection was lost*, *a connection was made again* and *the lock was lost*.
     ///
     /// # Examples
     ///
@@ -160,9 +166,10 @@ impl EmbeddedRedis {
     /// With 0, the replicas stop following: they keep the keys that they have now, for the next
     /// [`fail_over`](Self::fail_over). They follow again when the number is raised.
     ///
-    /// A client with [`durability`](crate::ClientBuilder::durability) that asks for more replicas gets
-    /// [`Error::NotDurable`] for each acquisition, after [`Durability::within`]: nothing is held. Its renewals fail,
-    /// so its guards become [`Uncertain`] and are lost when their leases end.
+    /// A client with [`durability`](crate::ClientBuilder::durability) that asks for more replicas
+    /// gets [`Error::NotDurable`] for each acquisition, after [`Durability::within`]: nothing is
+    /// held. Its renewals fail, so its guards become [`Uncertain`] and are lost when their leases
+    /// end.
     ///
     /// # Examples
     ///
@@ -192,17 +199,20 @@ impl EmbeddedRedis {
         self.engine.set_replicas(following);
     }
 
-    /// Makes a replica the primary: all connections break, and later calls go to another server with another run id.
+    /// Makes a replica the primary: all connections break, and later calls go to another server
+    /// with another run id.
     ///
-    /// The new primary has all keys. If the replicas have stopped following, by [`set_replicas`](Self::set_replicas)
-    /// with 0, it lacks the writes since then, as after a failover with asynchronous replication. A lock that was
-    /// taken since then is free, and one that was released since then is held again until its lease ends.
+    /// The new primary has all keys. If the replicas have stopped following, by
+    /// [`set_replicas`](Self::set_replicas) with 0, it lacks the writes since then, as after a
+    /// failover with asynchronous replication. A lock that was taken since then is free, and one
+    /// that was released since then is held again until its lease ends.
     ///
-    /// The clients ask the new primary for all of their holds. A guard whose key is there goes on. The others are lost
-    /// with [`LossReason::Gone`]. Nobody gets a lock before the [`failover_grace`] is over. With a grace of zero, or for a
-    /// new client, there may be two holders for a moment. Only a [fencing token](crate::guide::fencing) keeps their writes
-    /// apart. The events are *a connection was lost*, *a connection was made again* and, for each loss, *the lock was
-    /// lost*.
+    /// The clients ask the new primary for all of their holds. A guard whose key is there goes on.
+    /// The others are lost with [`LossReason::Gone`]. Nobody gets a lock before the
+    /// [`failover_grace`] is over. With a grace of zero, or for a new client, there may be two
+    /// holders for a moment. Only a [fencing token](crate::guide::fencing) keeps their writes
+    /// apart. The events are *a connection was lost*, *a connection was made again* and, for each
+    /// loss, *the lock was lost*.
     ///
     /// # Examples
     ///

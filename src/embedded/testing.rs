@@ -29,8 +29,8 @@ impl Deref for EmbeddedRedis {
 }
 
 impl EmbeddedRedis {
-    /// An engine that refuses what another server refuses. A client has to await its handshake: make it by
-    /// `builder().connect()`.
+    /// An engine that refuses what another server refuses. A client has to await its handshake:
+    /// make it by `builder().connect()`.
     #[doc(hidden)]
     pub fn with_profile(profile: Profile) -> Self {
         Self::of(Engine::with_profile(profile))

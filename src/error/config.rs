@@ -4,7 +4,8 @@ use std::fmt;
 
 use crate::transport;
 
-/// A setting or an argument that is not allowed. Nothing was sent, and the message says what is allowed.
+/// A setting or an argument that is not allowed. Nothing was sent, and the message says what is
+/// allowed.
 ///
 /// # Examples
 ///
@@ -31,8 +32,8 @@ pub enum ConfigError {
         /// What is wrong, and what is allowed.
         reason: String,
     },
-    /// The TLS options cannot be used: a file or key cannot be read, the certificate and key do not match, or the
-    /// URL is not `rediss://`. The text never contains part of a key.
+    /// The TLS options cannot be used: a file or key cannot be read, the certificate and key do not
+    /// match, or the URL is not `rediss://`. The text never contains part of a key.
     #[error("unusable TLS options: {reason}")]
     Tls {
         /// What is wrong, and in which file.
@@ -103,7 +104,8 @@ pub enum ConfigError {
         /// The method.
         call: &'static str,
     },
-    /// The guard given to [`Acquire::within`](crate::Acquire::within) belongs to another lock or client.
+    /// The guard given to [`Acquire::within`](crate::Acquire::within) belongs to another lock or
+    /// client.
     #[error("the guard given to `within` belongs to another lock or client: name=`{name}`")]
     OtherLock {
         /// The lock of the acquisition.
@@ -117,7 +119,8 @@ pub enum ConfigError {
 }
 
 impl ConfigError {
-    /// What the transport refuses. No `From`: that would make the transport a part of the public API.
+    /// What the transport refuses. No `From`: that would make the transport a part of the public
+    /// API.
     pub(crate) fn of_transport(error: transport::SettingError) -> Self {
         match error {
             transport::SettingError::Url { reason } => ConfigError::Url { reason },

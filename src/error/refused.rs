@@ -13,7 +13,8 @@ pub enum Refused {
     /// The key is a lock of another kind, or other data.
     OtherData,
     /// The user may not use a command, a key or a channel. A preflight, by
-    /// [leasehold-admin](https://docs.rs/leasehold-admin) or the command line, names all rights that are missing.
+    /// [leasehold-admin](https://docs.rs/leasehold-admin) or the command line, names all rights
+    /// that are missing.
     MissingRight,
     /// Anything else: the server is a cluster node, or it runs no scripts.
     Other,
@@ -86,8 +87,8 @@ fn missing_right(text: &str) -> String {
     }
 }
 
-/// Adds the line of a script at which a right was missing: Redis 6.2 and 7.0 name only its number. Other errors stay as
-/// they are.
+/// Adds the line of a script at which a right was missing: Redis 6.2 and 7.0 name only its number.
+/// Other errors stay as they are.
 pub(crate) fn with_command(fault: &mut Fault, script: &Script) {
     let names_none = fault.0.contains("can't run this command");
     let line = fault.0.split_once("@user_script:").and_then(|(_, rest)| {

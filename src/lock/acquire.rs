@@ -16,14 +16,16 @@ use crate::session::hold::Hold;
 use crate::session::poll_watch::Wait;
 use crate::session::request::{Options, checked_purpose};
 
-/// An acquisition with settings: `.await` it for a guard, or [`run`](Acquire::run) work while the lock is
-/// held.
+/// An acquisition with settings: `.await` it for a guard, or [`run`](Acquire::run) work while the
+/// lock is held.
 ///
-/// [`Lock::acquire`] makes it. By default it waits as long as it takes, and the lease is renewed. Its cost,
-/// cancel safety and errors are those of [`Lock::lock`], or of [`Lock::try_lock`] if a wait is set.
+/// [`Lock::acquire`] makes it. By default it waits as long as it takes, and the lease is renewed.
+/// Its cost, cancel safety and errors are those of [`Lock::lock`], or of [`Lock::try_lock`] if a
+/// wait is set.
 ///
-/// Without a wait, a second acquisition in one task waits for ever, as with [`Lock::lock`]. In a loop around
-/// `select!`, make the future once, before the loop: `pin!(lock.acquire().into_future())`.
+/// Without a wait, a second acquisition in one task waits for ever, as with [`Lock::lock`]. In a
+/// loop around `select!`, make the future once, before the loop:
+/// `pin!(lock.acquire().into_future())`.
 ///
 /// # Examples
 ///
@@ -81,38 +83,41 @@ impl<'a, G: Guard> Acquire<'a, G> {
         self
     }
 
-    /// Ends the hold after this time, even if its guard is alive and renewals succeed. Default: no limit.
+    /// Ends the hold after this time, even if its guard is alive and renewals succeed. Default: no
+    /// limit.
     ///
     /// This is for holders that may hang or leak their guard. The hold is lost with
-    /// [`LossReason::MaxHold`](crate::LossReason::MaxHold), and the lock is released. The allowed range is
-    /// that of a lease.
+    /// [`LossReason::MaxHold`](crate::LossReason::MaxHold), and the lock is released. The allowed
+    /// range is that of a lease.
     pub fn max_hold(mut self, max_hold: Duration) -> Self {
         self.max_hold = Some(max_hold);
         self
     }
 
-    /// Describes for people what the lock is taken for: `"nightly invoices"`. Default: no description.
+    /// Describes for people what the lock is taken for: `"nightly invoices"`. Default: no
+    /// description.
     ///
     /// The purpose is shown together with the [name](crate::ClientBuilder::name) of the client: by
-    /// [`Lock::holder`], by leasehold-admin, by the command line, and in the
-    /// [`Error::Timeout`] of other acquisitions that have a purpose. It takes 1 to 256 bytes without control
-    /// characters; other texts are refused with [`ConfigError::OutOfRange`]. Taking the lock again does not
+    /// [`Lock::holder`], by leasehold-admin, by the command line, and in the [`Error::Timeout`] of
+    /// other acquisitions that have a purpose. It takes 1 to 256 bytes without control characters;
+    /// other texts are refused with [`ConfigError::OutOfRange`]. Taking the lock again does not
     /// change the purpose. Semaphores and latches have none.
     ///
     /// # Redis cost
     ///
-    /// One more call at the grant and at each renewal. These calls run in the background and cover many holds
-    /// at once. A timeout costs one more call, to find out who is in the way, even of a zero wait. See
-    /// [`describe_holds`](crate::ClientBuilder::describe_holds).
+    /// One more call at the grant and at each renewal. These calls run in the background and cover
+    /// many holds at once. A timeout costs one more call, to find out who is in the way, even of a
+    /// zero wait. See [`describe_holds`](crate::ClientBuilder::describe_holds).
     pub fn purpose(mut self, purpose: impl Into<String>) -> Self {
         self.purpose = Some(purpose.into());
         self
     }
 
-    /// Takes the lock inside the hold of `guard`: the same lock again, or the read side under the write side.
+    /// Takes the lock inside the hold of `guard`: the same lock again, or the read side under the
+    /// write side.
     ///
-    /// [`LockGuard::reenter`] is the short form for the same lock. Use this method for settings, or for the
-    /// other side of a read/write lock:
+    /// [`LockGuard::reenter`] is the short form for the same lock. Use this method for settings, or
+    /// for the other side of a read/write lock:
     ///
     #[cfg_attr(feature = "embedded", doc = "```")]
     #[cfg_attr(not(feature = "embedded"), doc = "```ignore")]
@@ -147,7 +152,8 @@ impl<'a, G: Guard> Acquire<'a, G> {
     ///
     /// # Errors
     ///
-    /// - [`Error::Lost`]: the lock was lost before `work` ended. After each other error, `work` did not start.
+    /// - [`Error::Lost`]: the lock was lost before `work` ended. After each other error, `work` did
+    ///   not start.
     #[doc = include_str!("../error/returned_by/acquisition.md")]
     pub async fn run<F, W>(self, work: F) -> Result<W::Output, Error>
     where

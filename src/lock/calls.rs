@@ -1,6 +1,7 @@
 //! The calls that take a lock.
 //!
-//! Rustdoc shows the implementations of a type in the order of their files. So this file decides which calls come first.
+//! Rustdoc shows the implementations of a type in the order of their files. So this file decides
+//! which calls come first.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,15 +18,16 @@ impl<G: Guard> Lock<G> {
     ///
     /// An outage of Redis does not end the wait.
     ///
-    /// **A second `lock()` in one task waits for ever** if that task holds the first guard: it waits for its own
-    /// release. Use [`guard.reenter()`](crate::LockGuard::reenter) or a [section](Lock#taking-it-again), or give the
-    /// call a wait: the [`Error::Timeout`] of [`try_lock`](Lock::try_lock) then says that the holder
-    /// [is this task](crate::inspect::Holder::is_this_task). After ten seconds, an event of the feature `tracing` says
-    /// so.
+    /// **A second `lock()` in one task waits for ever** if that task holds the first guard: it
+    /// waits for its own release. Use [`guard.reenter()`](crate::LockGuard::reenter) or a
+    /// [section](Lock#taking-it-again), or give the call a wait: the [`Error::Timeout`] of
+    /// [`try_lock`](Lock::try_lock) then says that the holder [is this
+    /// task](crate::inspect::Holder::is_this_task). After ten seconds, an event of the feature
+    /// `tracing` says so.
     ///
-    /// **In a loop around `select!`, make the future once, before the loop.** A call of `lock()` in the loop is
-    /// dropped in each turn that another branch wins. It begins again behind all other waiters, and may never get the
-    /// lock.
+    /// **In a loop around `select!`, make the future once, before the loop.** A call of `lock()` in
+    /// the loop is dropped in each turn that another branch wins. It begins again behind all other
+    /// waiters, and may never get the lock.
     ///
     #[cfg_attr(feature = "embedded", doc = "```")]
     #[cfg_attr(not(feature = "embedded"), doc = "```ignore")]
@@ -71,12 +73,12 @@ impl<G: Guard> Lock<G> {
 
     /// Takes the lock, and waits at most `wait` for others to release it.
     ///
-    /// The hold lasts for `lease`. With [`Lease::Renewed`] the lease is renewed in the background while the
-    /// guard is alive. A fixed lease expires even if the guard is alive.
+    /// The hold lasts for `lease`. With [`Lease::Renewed`] the lease is renewed in the background
+    /// while the guard is alive. A fixed lease expires even if the guard is alive.
     ///
-    /// A `wait` of zero tries once, like [`try_lock_now`](Lock::try_lock_now). A `wait` of more than a year
-    /// never ends. If a call is in flight when the wait ends, its reply still counts: the acquisition waits
-    /// for it about as long as replies usually take.
+    /// A `wait` of zero tries once, like [`try_lock_now`](Lock::try_lock_now). A `wait` of more
+    /// than a year never ends. If a call is in flight when the wait ends, its reply still counts:
+    /// the acquisition waits for it about as long as replies usually take.
     ///
     /// # Redis cost
     ///
@@ -84,9 +86,9 @@ impl<G: Guard> Lock<G> {
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe, with clean-up. The caller loses its place among the waiters of this client. If a call is
-    /// in flight when the future is dropped, a release is queued behind that call. The release undoes this
-    /// attempt only, never an outer hold of the same owner.
+    /// Cancel safe, with clean-up. The caller loses its place among the waiters of this client. If
+    /// a call is in flight when the future is dropped, a release is queued behind that call. The
+    /// release undoes this attempt only, never an outer hold of the same owner.
     ///
     /// # Errors
     ///
@@ -97,13 +99,14 @@ impl<G: Guard> Lock<G> {
 
     /// Takes the lock, runs `work` while the lock is held, and releases it.
     ///
-    /// `work` gets the guard and is a *section*: the code that it calls can take the same lock again. If the
-    /// lock is lost, `work` is dropped at its next await. The lock stays held until the last clone of the
-    /// guard is dropped, so do not keep a clone after `work`.
+    /// `work` gets the guard and is a *section*: the code that it calls can take the same lock
+    /// again. If the lock is lost, `work` is dropped at its next await. The lock stays held until
+    /// the last clone of the guard is dropped, so do not keep a clone after `work`.
     ///
-    /// **A task that `work` spawns is not part of it.** It is not inside the section, it goes on after the release,
-    /// and it goes on if the lock is lost. Run concurrent work in one future instead, by `join!` or `try_join!`. Or
-    /// let `work` own its tasks in a `JoinSet`, which ends them when it is dropped, and await them all.
+    /// **A task that `work` spawns is not part of it.** It is not inside the section, it goes on
+    /// after the release, and it goes on if the lock is lost. Run concurrent work in one future
+    /// instead, by `join!` or `try_join!`. Or let `work` own its tasks in a `JoinSet`, which ends
+    /// them when it is dropped, and await them all.
     ///
     #[cfg_attr(feature = "embedded", doc = "```")]
     #[cfg_attr(not(feature = "embedded"), doc = "```ignore")]
@@ -134,8 +137,9 @@ impl<G: Guard> Lock<G> {
     /// - [`Error::Lost`]: the lock was lost before `work` ended. After each other error, `work` did not start.
     #[doc = include_str!("../error/returned_by/acquisition.md")]
     ///
-    /// If `work` ended in time, its result is returned even if the release fails. The release then continues
-    /// in the background, and [`Stats::releases_pending`](crate::Stats::releases_pending) counts it.
+    /// If `work` ended in time, its result is returned even if the release fails. The release then
+    /// continues in the background, and [`Stats::releases_pending`](crate::Stats::releases_pending)
+    /// counts it.
     pub async fn run<F, W>(&self, wait: Duration, lease: Lease, work: F) -> Result<W::Output, Error>
     where
         F: FnOnce(Arc<G>) -> W,
@@ -146,8 +150,9 @@ impl<G: Guard> Lock<G> {
 
     /// Like [`run`](Lock::run), for work that returns a `Result`.
     ///
-    /// `E` is any error that a leasehold [`Error`] can become. If the work uses `?` and the result is used with `?` as
-    /// well, the compiler cannot know `E`: *type annotations needed*. Name the error once, at the end of the work:
+    /// `E` is any error that a leasehold [`Error`] can become. If the work uses `?` and the result
+    /// is used with `?` as well, the compiler cannot know `E`: *type annotations needed*. Name the
+    /// error once, at the end of the work:
     ///
     #[cfg_attr(feature = "embedded", doc = "```")]
     #[cfg_attr(not(feature = "embedded"), doc = "```ignore")]
@@ -191,10 +196,11 @@ impl<G: Guard> Lock<G> {
     /// Takes the lock if it is free, without waiting.
     ///
     /// While a server does not answer, this takes up to twice the
-    /// [`command_timeout`](crate::ClientBuilder::command_timeout): once for the client's own releases of the lock, if
-    /// some are on their way, and once for the reply. For a shorter bound of one call, use
-    /// [`try_lock`](Lock::try_lock) with a short wait, which then takes at most half a second longer than that wait.
-    /// Or put any call of this crate into `tokio::time::timeout`: the client undoes what a dropped call has begun.
+    /// [`command_timeout`](crate::ClientBuilder::command_timeout): once for the client's own
+    /// releases of the lock, if some are on their way, and once for the reply. For a shorter bound
+    /// of one call, use [`try_lock`](Lock::try_lock) with a short wait, which then takes at most
+    /// half a second longer than that wait. Or put any call of this crate into
+    /// `tokio::time::timeout`: the client undoes what a dropped call has begun.
     ///
     /// # Redis cost
     ///

@@ -29,19 +29,20 @@ pub use sealed::Guard;
 ///
 /// # Release
 ///
-/// [`unlock`](LockGuard::unlock) waits for Redis and reports the outcome. A drop sends the same release, if
-/// there is a connection, and returns immediately. The background waits for the outcome, and repeats the
-/// release if necessary. A drop never blocks, never panics and needs no runtime.
+/// [`unlock`](LockGuard::unlock) waits for Redis and reports the outcome. A drop sends the same
+/// release, if there is a connection, and returns immediately. The background waits for the
+/// outcome, and repeats the release if necessary. A drop never blocks, never panics and needs no
+/// runtime.
 ///
 /// The next acquisition of this client waits for the release. So do its questions, such as
 /// [`Lock::is_locked`](crate::Lock::is_locked).
 ///
 /// # Losing the lease
 ///
-/// The guard has a local [`deadline`](LockGuard::deadline), which is counted from before the request was
-/// sent. So it passes before Redis frees the lock. Time during which the machine was suspended counts.
-/// [`state`](LockGuard::state), [`check`](LockGuard::check), [`ended`](LockGuard::ended) and
-/// [`run`](LockGuard::run) compare the deadline with the clock.
+/// The guard has a local [`deadline`](LockGuard::deadline), which is counted from before the
+/// request was sent. So it passes before Redis frees the lock. Time during which the machine was
+/// suspended counts. [`state`](LockGuard::state), [`check`](LockGuard::check),
+/// [`ended`](LockGuard::ended) and [`run`](LockGuard::run) compare the deadline with the clock.
 ///
 /// # Examples
 ///
@@ -124,8 +125,8 @@ impl LockGuard {
         }
     }
 
-    /// Called when the caller gets the guard: from now on a release keeps the lock for as long as the caller
-    /// asked.
+    /// Called when the caller gets the guard: from now on a release keeps the lock for as long as
+    /// the caller asked.
     pub(super) fn given_to_caller(&self) {
         match &self.share {
             Share::Single(share) => share.given_to_caller(),
@@ -142,8 +143,8 @@ impl LockGuard {
 
     /// Releases the lock; the future waits until Redis has confirmed it.
     ///
-    /// The release is sent within [`Lock::POLL_WITHIN`](crate::Lock::POLL_WITHIN), whether the future is polled
-    /// or not. If the hold has several guards, the last one frees the lock.
+    /// The release is sent within [`Lock::POLL_WITHIN`](crate::Lock::POLL_WITHIN), whether the
+    /// future is polled or not. If the hold has several guards, the last one frees the lock.
     ///
     /// # Redis cost
     ///
@@ -157,8 +158,8 @@ impl LockGuard {
     ///
     #[doc = include_str!("../error/returned_by/release.md")]
     ///
-    /// Except after [`Error::Lost`], the release is retried in the background until Redis confirms it. The
-    /// client gives up two leases and 10 s later.
+    /// Except after [`Error::Lost`], the release is retried in the background until Redis confirms
+    /// it. The client gives up two leases and 10 s later.
     pub fn unlock(self) -> impl Future<Output = Result<(), Error>> + Send + 'static {
         match self.share {
             Share::Single(share) => share.release().left_future(),
@@ -201,8 +202,8 @@ impl LockGuard {
 
     /// Resolves when the hold ends, and returns how it ended: released, lost or forgotten.
     ///
-    /// The future does not borrow the guard, so it can be spawned. It always resolves in the end. To stop
-    /// work when the lock is lost, [`run`](LockGuard::run) is simpler.
+    /// The future does not borrow the guard, so it can be spawned. It always resolves in the end.
+    /// To stop work when the lock is lost, [`run`](LockGuard::run) is simpler.
     ///
     /// ```no_run
     /// # async fn example(guard: leasehold::LockGuard) {
@@ -219,13 +220,14 @@ impl LockGuard {
         self.ended_later()
     }
 
-    /// The instant until which the lock is certainly held, unless it is freed by force or Redis loses it.
-    /// Local and free.
+    /// The instant until which the lock is certainly held, unless it is freed by force or Redis
+    /// loses it. Local and free.
     ///
-    /// A renewal moves the deadline forward. If a release has given the lock to this waiter, the deadline is at most a
-    /// [`fair_claim`](crate::ClientBuilder::fair_claim) away until the first renewal, which comes after 100 ms;
-    /// [`extend`](LockGuard::extend) does not wait for it. The instant is on tokio's clock, which may stand still while
-    /// the machine is suspended. So a suspension moves the deadline back by as much.
+    /// A renewal moves the deadline forward. If a release has given the lock to this waiter, the
+    /// deadline is at most a [`fair_claim`](crate::ClientBuilder::fair_claim) away until the first
+    /// renewal, which comes after 100 ms; [`extend`](LockGuard::extend) does not wait for it. The
+    /// instant is on tokio's clock, which may stand still while the machine is suspended. So a
+    /// suspension moves the deadline back by as much.
     #[must_use = "it only tells, and the lock is held only while the guard lives"]
     pub fn deadline(&self) -> Instant {
         match &self.share {
@@ -234,7 +236,8 @@ impl LockGuard {
         }
     }
 
-    /// The time left until the [`deadline`](LockGuard::deadline); zero if the hold is lost. Local and free.
+    /// The time left until the [`deadline`](LockGuard::deadline); zero if the hold is lost. Local
+    /// and free.
     #[must_use = "it only tells, and the lock is held only while the guard lives"]
     pub fn remaining(&self) -> Duration {
         match self.loss() {
@@ -268,8 +271,8 @@ impl LockGuard {
     /// # Errors
     ///
     /// - [`Error::Lost`]: the hold has ended.
-    /// - [`Error::Unavailable`], [`Error::Unknown`] or [`Error::Protocol`]: Redis did not answer, or refused
-    ///   the call. The old deadline still holds.
+    /// - [`Error::Unavailable`], [`Error::Unknown`] or [`Error::Protocol`]: Redis did not answer,
+    ///   or refused the call. The old deadline still holds.
     /// - [`Error::Closed`] or [`Error::Forked`]: the client was shut down, or made before a fork.
     /// - [`Error::Config`]: the lease is out of range.
     pub async fn extend(&self, lease: Duration) -> Result<(), Error> {
@@ -282,8 +285,8 @@ impl LockGuard {
 
     /// The number of live guards of this hold. Local and free.
     ///
-    /// Each read acquisition has its own hold. For several locks as one, this is the number of times that all
-    /// members are held; for a quorum lock, that a majority is held.
+    /// Each read acquisition has its own hold. For several locks as one, this is the number of
+    /// times that all members are held; for a quorum lock, that a majority is held.
     pub fn hold_count(&self) -> u32 {
         match &self.share {
             Share::Single(share) => share.hold().guards(),
@@ -293,7 +296,8 @@ impl LockGuard {
 
     /// The fencing token, if this is the guard of a fenced lock. Local and free.
     ///
-    /// Code that knows that the lock is fenced can use [`FencedGuard::token`](crate::FencedGuard::token).
+    /// Code that knows that the lock is fenced can use
+    /// [`FencedGuard::token`](crate::FencedGuard::token).
     #[must_use = "it only tells, and the lock is held only while the guard lives"]
     pub fn token(&self) -> Option<FencingToken> {
         match &self.share {
@@ -310,19 +314,20 @@ impl LockGuard {
         }
     }
 
-    /// The owner of the hold on the wire, as other clients see it. For several locks as one, the owner of the first
-    /// member.
+    /// The owner of the hold on the wire, as other clients see it. For several locks as one, the
+    /// owner of the first member.
     ///
-    /// It is useful in logs, and can be compared with [`Holder::owner`](crate::inspect::Holder). When a hold is handed
-    /// to the next waiter of this client, the owner stays the same, except for string and fenced locks.
+    /// It is useful in logs, and can be compared with [`Holder::owner`](crate::inspect::Holder).
+    /// When a hold is handed to the next waiter of this client, the owner stays the same, except
+    /// for string and fenced locks.
     pub fn owner(&self) -> &str {
         &self.share().hold().field
     }
 
     /// Leaves the lock to its lease: this client no longer renews or releases it.
     ///
-    /// The lease of a lock that a release has given to this client is set by the first renewal, after 0.1 s. Until then it
-    /// is [`fair_claim`](crate::ClientBuilder::fair_claim) at most.
+    /// The lease of a lock that a release has given to this client is set by the first renewal,
+    /// after 0.1 s. Until then it is [`fair_claim`](crate::ClientBuilder::fair_claim) at most.
     ///
     /// If the hold has other guards, only this guard ends.
     pub fn forget(self) {

@@ -25,14 +25,15 @@ use crate::protocol::waiters::Waiting;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Waiters {
-    /// The first 1,000 owners in the queue of a fair lock, the next one first. Empty for other kinds.
+    /// The first 1,000 owners in the queue of a fair lock, the next one first. Empty for other
+    /// kinds.
     pub queue: Vec<String>,
-    /// The number of clients that listen for the release, including this one, on the server that has the
-    /// lock.
+    /// The number of clients that listen for the release, including this one, on the server that
+    /// has the lock.
     ///
-    /// A client counts once, however many waiters it has, and still counts for a moment after its last waiter
-    /// left. `None` for fair locks, for kinds that poll instead of listening, and if this user has no right
-    /// to `PUBSUB`.
+    /// A client counts once, however many waiters it has, and still counts for a moment after its
+    /// last waiter left. `None` for fair locks, for kinds that poll instead of listening, and if
+    /// this user has no right to `PUBSUB`.
     pub listening: Option<u64>,
 }
 
@@ -59,8 +60,8 @@ impl<G: Guard> Lock<G> {
 
     /// Returns the remaining lease of the holder; `None` if the lock is free.
     ///
-    /// [`Duration::MAX`] means that the key has no expiry. Neither this library nor Redisson leaves such a
-    /// key.
+    /// [`Duration::MAX`] means that the key has no expiry. Neither this library nor Redisson leaves
+    /// such a key.
     ///
     /// # Redis cost
     ///
@@ -134,15 +135,17 @@ impl<G: Guard> Lock<G> {
 
     /// Frees the lock by force, even if another client holds it; returns false if it was free.
     ///
-    /// `reason` is for the holder: 1 to 256 bytes without control characters. The holder's client gets a message,
-    /// verifies the hold, and reports the loss within milliseconds: the guard [ends](crate::LockGuard::ended), and
-    /// [`LossReason::Forced`](crate::LossReason::Forced) says who freed the lock, and why. Give the client a
-    /// [name](crate::ClientBuilder::name), or else the holder reads its id.
+    /// `reason` is for the holder: 1 to 256 bytes without control characters. The holder's client
+    /// gets a message, verifies the hold, and reports the loss within milliseconds: the guard
+    /// [ends](crate::LockGuard::ended), and [`LossReason::Forced`](crate::LossReason::Forced) says
+    /// who freed the lock, and why. Give the client a [name](crate::ClientBuilder::name), or else
+    /// the holder reads its id.
     ///
-    /// A client listens for this message once it has held a lock for a second. If the message is lost, the reason is
-    /// [`LossReason::Gone`](crate::LossReason::Gone). A holder with a renewed lease then notices the loss at its next
-    /// renewal, after a third of the lease at the latest. A holder with a fixed lease notices it when it extends,
-    /// re-enters or releases the lock. So does a holder in Java, which does not know the message.
+    /// A client listens for this message once it has held a lock for a second. If the message is
+    /// lost, the reason is [`LossReason::Gone`](crate::LossReason::Gone). A holder with a renewed
+    /// lease then notices the loss at its next renewal, after a third of the lease at the latest. A
+    /// holder with a fixed lease notices it when it extends, re-enters or releases the lock. So
+    /// does a holder in Java, which does not know the message.
     ///
     /// # Redis cost
     ///
@@ -163,12 +166,12 @@ impl<G: Guard> Lock<G> {
         }
     }
 
-    /// Like [`force_unlock`](Lock::force_unlock), but only if this owner holds the lock; returns false if it
-    /// was free.
+    /// Like [`force_unlock`](Lock::force_unlock), but only if this owner holds the lock; returns
+    /// false if it was free.
     ///
-    /// `owner` is the text of [`Holder::owner`] or of the guard's `owner()`. Redis compares and frees in one
-    /// step, so a holder that came in the meantime keeps the lock. On the read side of a read/write lock, the
-    /// other readers keep it as well.
+    /// `owner` is the text of [`Holder::owner`] or of the guard's `owner()`. Redis compares and
+    /// frees in one step, so a holder that came in the meantime keeps the lock. On the read side of
+    /// a read/write lock, the other readers keep it as well.
     ///
     /// # Redis cost
     ///
@@ -182,8 +185,8 @@ impl<G: Guard> Lock<G> {
     ///
     /// - [`Error::NotOwner`]: another owner holds the lock. Nothing changed.
     #[doc = include_str!("../error/returned_by/call.md")]
-    /// - [`Error::Config`] also: no holder of this lock has such a name, the `reason` cannot be used, or these are
-    ///   several locks as one.
+    /// - [`Error::Config`] also: no holder of this lock has such a name, the `reason` cannot be
+    ///   used, or these are several locks as one.
     ///
     /// # Examples
     ///

@@ -13,8 +13,8 @@ const MEMBERS_MAX: usize = 1024;
 
 /// Why these locks cannot be combined.
 ///
-/// A member that can never be taken is refused here. Later it would look like a server that is down, and a
-/// quorum would continue without it.
+/// A member that can never be taken is refused here. Later it would look like a server that is
+/// down, and a quorum would continue without it.
 pub(super) fn set_error_of(members: &[Lock]) -> Option<ConfigError> {
     let reason = if members.is_empty() {
         "no lock was given"
@@ -39,7 +39,8 @@ fn has_duplicates(locks: &[Lock]) -> bool {
     !keys.all(|key| seen.insert(key))
 }
 
-/// Whether two clients of one server ask for the same lock. The server grants it to both only if both read.
+/// Whether two clients of one server ask for the same lock. The server grants it to both only if
+/// both read.
 pub(super) fn conflicts_on_a_server(locks: &[Lock]) -> bool {
     let mut seen = HashMap::new();
     locks.iter().filter_map(Lock::single).any(|single| {
@@ -65,8 +66,8 @@ impl Lock {
         }
     }
 
-    /// The locks that must all be held: the members of a set, or the lock itself. A quorum and a refused set
-    /// stay as they are.
+    /// The locks that must all be held: the members of a set, or the lock itself. A quorum and a
+    /// refused set stay as they are.
     pub(super) fn into_members(self) -> Vec<Lock> {
         match self.set {
             LockSet::Multi(multi) if !multi.quorum && multi.check().is_ok() => {

@@ -70,8 +70,8 @@ impl MultiLock {
         self.members = members.into_iter().map(change).collect();
     }
 
-    /// Takes the locks for a caller that may stop polling. The members taken until then are released, as if
-    /// they were dropped.
+    /// Takes the locks for a caller that may stop polling. The members taken until then are
+    /// released, as if they were dropped.
     ///
     /// Boxed because a member may itself be a set.
     pub(super) fn attended(
@@ -95,8 +95,8 @@ impl MultiLock {
                 .session
                 .clone();
             let started = Instant::now();
-            // An unattended member would start again within its own part of the wait. So it has the limit
-            // of the set.
+            // An unattended member would start again within its own part of the wait. So it has the
+            // limit of the set.
             let work = |poll_limit| {
                 let (multi, options) = (
                     self.clone(),
@@ -125,7 +125,8 @@ impl MultiLock {
         taken.map(|guards| LockGuard::of(MultiGuard::new(self.name.clone(), guards, self.required)))
     }
 
-    /// The errors of the members that this client holds, for a wait whose last answers nobody has read.
+    /// The errors of the members that this client holds, for a wait whose last answers nobody has
+    /// read.
     fn held_here(&self, started: Instant) -> Vec<Error> {
         let singles = self.members.iter().flat_map(|member| member.set.singles());
         let error = |single: &SingleLock| {

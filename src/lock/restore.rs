@@ -16,11 +16,12 @@ const OWNER_MAX: usize = 64 * 1024;
 impl Lock {
     /// Takes over the hold of a string lock by its owner, the value of the key.
     ///
-    /// The owner comes from another program, such as the owner of Laravel's lock or the value of redsync's mutex, or from
-    /// [`LockGuard::owner`] of a guard that was [forgotten](LockGuard::forget). The hold has the lease of this client, and
-    /// is renewed from now on. The value stays the same, because that program may still use it. So two *processes* that
-    /// restore the same owner both believe that they hold the lock: give it to one process only, and protect it like the
-    /// guard. Within one client, only one caller gets the hold.
+    /// The owner comes from another program, such as the owner of Laravel's lock or the value of
+    /// redsync's mutex, or from [`LockGuard::owner`] of a guard that was
+    /// [forgotten](LockGuard::forget). The hold has the lease of this client, and is renewed from
+    /// now on. The value stays the same, because that program may still use it. So two *processes*
+    /// that restore the same owner both believe that they hold the lock: give it to one process
+    /// only, and protect it like the guard. Within one client, only one caller gets the hold.
     ///
     /// # Redis cost
     ///
@@ -35,11 +36,13 @@ impl Lock {
     /// - [`Error::NotOwner`]: the hold has ended, or is being released by this client.
     /// - [`Error::AlreadyHeld`]: a guard of this client holds this value. Nothing changed.
     /// - [`Error::Unavailable`]: Redis did not execute the call. The hold did not change.
-    /// - [`Error::Unknown`], [`Error::Protocol`] or [`Error::Closed`]: the reply was lost, Redis refused the
-    ///   call, or the client was shut down. If the hold was taken, it is being released.
+    /// - [`Error::Unknown`], [`Error::Protocol`] or [`Error::Closed`]: the reply was lost, Redis
+    ///   refused the call, or the client was shut down. If the hold was taken, it is being
+    ///   released.
     /// - [`Error::Lost`]: the reply came after the lease had ended.
     /// - [`Error::Forked`]: the client was made before a fork.
-    /// - [`Error::Config`]: the name cannot be used, the owner is too long, or this is another kind of lock.
+    /// - [`Error::Config`]: the name cannot be used, the owner is too long, or this is another kind
+    ///   of lock.
     ///
     /// # Examples
     ///
@@ -76,8 +79,8 @@ impl Lock {
             let (what, allowed) = ("length of the owner", format!("0 to {OWNER_MAX}"));
             return Err(ConfigError::out_of_range(what, owner.len(), allowed).into());
         }
-        // An unattended caller cannot restore the hold a second time, so it has as long as the lease that it
-        // takes over.
+        // An unattended caller cannot restore the hold a second time, so it has as long as the
+        // lease that it takes over.
         request.poll_limit = PollLimit::lasting(request.terms.first_lease());
         let share = restore(&single.handle, request, Arc::from(owner)).await?;
         Ok(LockGuard::new(share))

@@ -32,8 +32,8 @@ impl SingleLock {
         Ok(resource)
     }
 
-    /// Changes the resource for later acquisitions; existing holds keep the resource that they were taken
-    /// for.
+    /// Changes the resource for later acquisitions; existing holds keep the resource that they were
+    /// taken for.
     pub(crate) fn change(&mut self, change: impl FnOnce(&mut Resource)) {
         if let Ok(resource) = &mut self.resource {
             change(Arc::make_mut(resource));
@@ -68,8 +68,8 @@ impl SingleLock {
         let mut request = Request::new(&session.calls, resource, proofs, terms, options.wait);
         request.settings = self.settings;
         request.poll_limit = options.poll_limit;
-        // A client that describes its holds also learns who holds a lock. A quorum does not ask, because it
-        // retries often.
+        // A client that describes its holds also learns who holds a lock. A quorum does not ask,
+        // because it retries often.
         request.asks_who = description.is_some() && !options.of_quorum;
         request.description = description;
         Ok(request)

@@ -13,9 +13,10 @@ use crate::protocol::replies::{self, Released, yes_or_no};
 impl PermitExpirableSemaphore {
     /// Gives back a permit that has no guard.
     ///
-    /// Use it for a permit after [`ExpirablePermit::forget`](crate::ExpirablePermit::forget), or for a permit
-    /// of another client. If the permit has a guard after all, that guard is lost with all its permits. Its client gets
-    /// a message, and the guard reports the loss, as after [`Lock::force_unlock`](crate::Lock::force_unlock).
+    /// Use it for a permit after [`ExpirablePermit::forget`](crate::ExpirablePermit::forget), or
+    /// for a permit of another client. If the permit has a guard after all, that guard is lost with
+    /// all its permits. Its client gets a message, and the guard reports the loss, as after
+    /// [`Lock::force_unlock`](crate::Lock::force_unlock).
     ///
     /// # Redis cost
     ///
@@ -27,7 +28,8 @@ impl PermitExpirableSemaphore {
     ///
     /// # Errors
     ///
-    /// - [`Error::NotOwner`]: the permit is not held. It is unknown, was released, or its lease ended.
+    /// - [`Error::NotOwner`]: the permit is not held. It is unknown, was released, or its lease
+    ///   ended.
     #[doc = include_str!("../error/returned_by/call.md")]
     /// - [`Error::Config`] also: the text is not an id.
     pub async fn release(&self, id: &str) -> Result<(), Error> {
@@ -46,7 +48,8 @@ impl PermitExpirableSemaphore {
     ///
     /// # Errors
     ///
-    /// - [`Error::NotOwner`]: a permit is not held. It is unknown, was released, or its lease ended. No permit is released.
+    /// - [`Error::NotOwner`]: a permit is not held. It is unknown, was released, or its lease
+    ///   ended. No permit is released.
     #[doc = include_str!("../error/returned_by/call.md")]
     /// - [`Error::Config`] also: a text is not an id, or there is no id, or more than 1,024.
     pub async fn release_all(&self, ids: &[&str]) -> Result<(), Error> {
@@ -60,8 +63,9 @@ impl PermitExpirableSemaphore {
 
     /// Gives a permit back by force; returns false if it is not held.
     ///
-    /// Like [`release`](PermitExpirableSemaphore::release) of a permit that another client holds, but its guard also
-    /// reports the `reason`, as after [`Lock::force_unlock`](crate::Lock::force_unlock).
+    /// Like [`release`](PermitExpirableSemaphore::release) of a permit that another client holds,
+    /// but its guard also reports the `reason`, as after
+    /// [`Lock::force_unlock`](crate::Lock::force_unlock).
     ///
     /// # Redis cost
     ///
@@ -113,7 +117,8 @@ impl PermitExpirableSemaphore {
         })
     }
 
-    /// Gives a permit without a guard a new lease from now on; returns false if the permit is not held.
+    /// Gives a permit without a guard a new lease from now on; returns false if the permit is not
+    /// held.
     ///
     /// # Redis cost
     ///

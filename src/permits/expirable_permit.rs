@@ -73,8 +73,8 @@ impl ExpirablePermit {
 
     /// Leaves the permits to their lease: this client no longer renews or releases them.
     ///
-    /// [`PermitExpirableSemaphore::release`](crate::PermitExpirableSemaphore::release) gives a permit back by
-    /// its id.
+    /// [`PermitExpirableSemaphore::release`](crate::PermitExpirableSemaphore::release) gives a
+    /// permit back by its id.
     pub fn forget(self) {
         self.guard.forget();
     }

@@ -63,8 +63,8 @@ pub(crate) struct NewField<'a> {
     /// No other field of the client is made from it.
     pub(crate) number: u64,
     pub(crate) permits: u32,
-    /// No release may give the lock to it: the lease is shorter than the time for which a place in the queue is kept, or
-    /// another lock has the same queue.
+    /// No release may give the lock to it: the lease is shorter than the time for which a place in
+    /// the queue is kept, or another lock has the same queue.
     pub(crate) must_ask: bool,
     pub(crate) heard_by: HeardBy,
 }
@@ -152,7 +152,8 @@ pub(super) fn plain_field(NewField { client, number, .. }: NewField<'_>) -> Stri
     format!("{client}:{number}")
 }
 
-/// One call that renews many holds for one lease, if their kinds share a script: resource and owner of each.
+/// One call that renews many holds for one lease, if their kinds share a script: resource and owner
+/// of each.
 pub(super) fn renew(calls: &KindCalls, lease: Duration, holds: &[(&Resource, &Field)]) -> Call {
     let keys = |(resource, field): &(&Resource, &Field)| (calls.renewal_keys)(resource, field);
     let fields = holds.iter().map(|(_, field)| Arg::Text((*field).clone()));

@@ -26,7 +26,8 @@ pub(crate) fn reply_key(resource: &Resource, id: &str, request: u64, kept: Durat
     )
 }
 
-/// The keys of the number and of the stored reply; for a semaphore those of its holds and its limit, too.
+/// The keys of the number and of the stored reply; for a semaphore those of its holds and its
+/// limit, too.
 pub(super) fn keys_with_reply(resource: &Resource, reply: Arc<str>) -> Vec<Arc<str>> {
     let holds = resource.extra_keys.iter().cloned();
     let limit = (resource.kind != Kind::Latch).then(|| resource.limit_key());

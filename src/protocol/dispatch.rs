@@ -89,7 +89,8 @@ pub(crate) fn renewal_of(kind: Kind) -> &'static Script {
     calls_of(kind).renewal
 }
 
-/// One call that renews many holds for one lease, if their kinds share a script: resource and owner of each.
+/// One call that renews many holds for one lease, if their kinds share a script: resource and owner
+/// of each.
 pub(crate) fn renew(kind: Kind, lease: Duration, holds: &[(&Resource, &Field)]) -> Call {
     calls::renew(calls_of(kind), lease, holds)
 }

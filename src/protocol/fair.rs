@@ -26,12 +26,13 @@ pub(super) static CALLS: KindCalls = KindCalls {
 };
 
 /// Numbers of fields in the queue have 19 digits, so that the scripts can tell this crate's owners
-/// from Redisson's. They are odd if no release may give the lock to them. The first digit says who hears
-/// that their turn has come.
+/// from Redisson's. They are odd if no release may give the lock to them. The first digit says who
+/// hears that their turn has come.
 const HEARD_BY_OWNER: u64 = 4_000_000_000_000_000_000;
 const HEARD_BY_CLIENT: u64 = 5_000_000_000_000_000_000;
 
-/// A waiter that goes back to the front names so many waiters of its client, or all that came before it.
+/// A waiter that goes back to the front names so many waiters of its client, or all that came
+/// before it.
 pub(crate) const NAMED: usize = 8;
 
 fn field(of: NewField<'_>) -> String {
@@ -98,8 +99,8 @@ pub(crate) fn heartbeat(
     )
 }
 
-/// For how long a release has given the lock to the waiter on whose channel this message came. `None` if the message
-/// only says that it is this waiter's turn.
+/// For how long a release has given the lock to the waiter on whose channel this message came.
+/// `None` if the message only says that it is this waiter's turn.
 pub(crate) fn granted_for(message: &[u8]) -> Option<Duration> {
     let millis: u64 = str::from_utf8(message).ok()?.parse().ok()?;
     (millis > 0).then(|| Duration::from_millis(millis))

@@ -1,7 +1,7 @@
 //! Holds that are ended by force: whether that happened, and the message to their client.
 //!
-//! The scripts of the forced releases publish the message: `shared/tell_clients.lua`, and for permits with ids
-//! `permit/tell_holders.lua`.
+//! The scripts of the forced releases publish the message: `shared/tell_clients.lua`, and for
+//! permits with ids `permit/tell_holders.lua`.
 
 use std::sync::Arc;
 
@@ -15,20 +15,22 @@ use crate::lease::ForcedRelease;
 /// The prefix of the channels. The scripts have the same one.
 const CLIENT: &str = "leasehold_client";
 
-/// How many hex digits of its client begin the id of a permit. `tell_holders.lua` has the same number.
+/// How many hex digits of its client begin the id of a permit. `tell_holders.lua` has the same
+/// number.
 const DIGITS: usize = 8;
 
-/// The channels on which a client hears of its holds that were ended by force: of permits with ids, and of all others.
+/// The channels on which a client hears of its holds that were ended by force: of permits with ids,
+/// and of all others.
 ///
-/// The id of a permit is 16 bytes, as in Redisson, and does not name the whole client. So clients whose uuids begin with
-/// the same digits share the first channel.
+/// The id of a permit is 16 bytes, as in Redisson, and does not name the whole client. So clients
+/// whose uuids begin with the same digits share the first channel.
 pub(crate) fn channels(client: ClientId) -> [Arc<str>; 2] {
     let client = client.to_string();
     [&client[..DIGITS], &client].map(|of| KeyName::Prefixed(CLIENT).of(of))
 }
 
-/// A message on the channel of a client. It begins with a word for its kind, and ends with the only part that contains a
-/// name. So a name is never read as anything else, whatever it looks like.
+/// A message on the channel of a client. It begins with a word for its kind, and ends with the only
+/// part that contains a name. So a name is never read as anything else, whatever it looks like.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ToClient<'a> {
     /// A release has handed a lock over to a waiter. With the channel of the lock.

@@ -55,8 +55,8 @@ pub(crate) struct HandedOver<'a> {
     pub(crate) lease: Duration,
 }
 
-/// Reads what follows the word of a [message to a client](super::forced::ToClient): the channel of the lock, and who has
-/// it now.
+/// Reads what follows the word of a [message to a client](super::forced::ToClient): the channel of
+/// the lock, and who has it now.
 pub(super) fn given(text: &str) -> Option<(&str, HandedOver<'_>)> {
     let mut parts = text.splitn(4, ' ');
     let mut number = || parts.next()?.parse().ok();
@@ -85,8 +85,8 @@ pub(super) fn release(resource: &Resource, publish: Publish, holds: u32, field: 
     )
 }
 
-/// Lets a release give the lock to a waiter. `own` of those that listen are of the caller's client, so nobody is passed over
-/// with them.
+/// Lets a release give the lock to a waiter. `own` of those that listen are of the caller's client,
+/// so nobody is passed over with them.
 pub(crate) fn looks_for_waiters(release: &mut Call, own: i64) {
     release.args.push(Arg::Int(own));
 }

@@ -66,7 +66,8 @@ pub(crate) fn count(resource: &Resource, publish: Publish) -> Call {
     call(&COUNT, resource.keys(), resource.publish_args(publish))
 }
 
-/// Sets the total number of permits, held ones included. It replaces the limit that was applied last.
+/// Sets the total number of permits, held ones included. It replaces the limit that was applied
+/// last.
 pub(crate) fn resize(resource: &Resource, publish: Publish, permits: i64, total: Total) -> Call {
     let total = vec![Arg::Int(permits), Arg::Int(total as i64)];
     let args = [resource.publish_args(publish), total].concat();

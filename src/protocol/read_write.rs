@@ -85,8 +85,8 @@ fn read_release(resource: &Resource, publish: Publish, _holds: u32, field: &Fiel
     call(&READ_RELEASE, keys, resource.release_args(publish, field))
 }
 
-/// The call that looks at the other readers, if a release returned their keys because the server refuses to read keys
-/// that are not declared.
+/// The call that looks at the other readers, if a release returned their keys because the server
+/// refuses to read keys that are not declared.
 pub(crate) fn tidy(resource: &Resource, publish: Publish, released: &Value) -> Option<Call> {
     let (Value::Array(parts), [prefix, ..]) = (released, &*resource.extra_keys) else {
         return None;

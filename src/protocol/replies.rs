@@ -137,7 +137,8 @@ pub(crate) fn released(reply: Value) -> Result<Released, Unexpected> {
     }
 }
 
-/// One result for each hold, in order: true if it still exists. The reply says how many do, and which do not.
+/// One result for each hold, in order: true if it still exists. The reply says how many do, and
+/// which do not.
 pub(crate) fn renewed(reply: Value, holds: usize) -> Result<Vec<bool>, Unexpected> {
     each_renewed(&reply, holds).ok_or(Unexpected(reply))
 }

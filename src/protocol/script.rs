@@ -3,8 +3,8 @@
 pub(crate) use leasehold_transport::Script;
 
 /// The scripts of a kind: `CONSTANT = "name" from "file"…;`. The files are joined. The last one is
-/// the script, and the ones before it define local functions for it.
-/// `, reads_undeclared_keys` marks the script, also for Dragonfly, which refuses such keys otherwise. `, takes` marks a
+/// the script, and the ones before it define local functions for it. `, reads_undeclared_keys`
+/// marks the script, also for Dragonfly, which refuses such keys otherwise. `, takes` marks a
 /// script that takes what others may hold.
 macro_rules! scripts {
     ($($constant:ident = $name:literal from $($file:literal)+ $(, $mark:ident)*;)*) => {

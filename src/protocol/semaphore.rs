@@ -57,8 +57,8 @@ fn acquire(resource: &Resource, publish: Publish, args: &AcquireArgs<'_>) -> Cal
     acquire_by(&ACQUIRE, resource, publish, args)
 }
 
-/// The limit's key is only sent with a limit, and for several permits, which may exceed a limit that
-/// others declare.
+/// The limit's key is only sent with a limit, and for several permits, which may exceed a limit
+/// that others declare.
 pub(super) fn acquire_by(
     script: &'static Script,
     resource: &Resource,
@@ -139,7 +139,8 @@ pub(crate) enum Total {
     Limit = 1,
 }
 
-/// Sets the total number of permits, held ones included. It replaces the limit that was applied last.
+/// Sets the total number of permits, held ones included. It replaces the limit that was applied
+/// last.
 pub(crate) fn resize(resource: &Resource, publish: Publish, permits: i64, total: Total) -> Call {
     let total = vec![Arg::Int(permits), Arg::Int(total as i64)];
     let args = [resource.publish_args(publish), total].concat();

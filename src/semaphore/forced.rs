@@ -7,12 +7,13 @@ use crate::protocol::replies::yes_or_no;
 use crate::protocol::semaphore;
 
 impl Semaphore {
-    /// Gives the permits of an owner back by force, even if it is another client; returns false if it holds
-    /// none.
+    /// Gives the permits of an owner back by force, even if it is another client; returns false if
+    /// it holds none.
     ///
-    /// `owner` is the text of [`Holder::owner`](crate::inspect::Holder::owner), which ends with the number of
-    /// permits. Its client gets a message with the `reason`, and the permit's guard reports the loss, as after
-    /// [`Lock::force_unlock`](crate::Lock::force_unlock). The permits that Java holds have no owner.
+    /// `owner` is the text of [`Holder::owner`](crate::inspect::Holder::owner), which ends with the
+    /// number of permits. Its client gets a message with the `reason`, and the permit's guard
+    /// reports the loss, as after [`Lock::force_unlock`](crate::Lock::force_unlock). The permits
+    /// that Java holds have no owner.
     ///
     /// # Redis cost
     ///
@@ -25,7 +26,8 @@ impl Semaphore {
     /// # Errors
     ///
     #[doc = include_str!("../error/returned_by/call.md")]
-    /// - [`Error::Config`] also: `owner` is not the owner of permits, or the `reason` cannot be used.
+    /// - [`Error::Config`] also: `owner` is not the owner of permits, or the `reason` cannot be
+    ///   used.
     pub async fn force_release_of(&self, owner: &str, reason: &str) -> Result<bool, Error> {
         if semaphore::permits_of(owner).is_none() {
             let allowed = "an owner as `leasehold show` lists it";

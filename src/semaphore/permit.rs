@@ -3,7 +3,8 @@
 use crate::error::Error;
 use crate::lock::LockGuard;
 
-/// Held permits of a [`Semaphore`](crate::Semaphore), given back when this value is dropped or released.
+/// Held permits of a [`Semaphore`](crate::Semaphore), given back when this value is dropped or
+/// released.
 ///
 /// [`guard`](SemaphorePermit::guard) gives the state of the hold, and tells when it is lost.
 ///
@@ -51,8 +52,8 @@ impl SemaphorePermit {
         self.permits
     }
 
-    /// The guard of the permits, with state, deadline and loss. `None` for zero permits, which cannot be
-    /// lost.
+    /// The guard of the permits, with state, deadline and loss. `None` for zero permits, which
+    /// cannot be lost.
     pub fn guard(&self) -> Option<&LockGuard> {
         self.guard.as_ref()
     }
@@ -124,9 +125,9 @@ impl SemaphorePermit {
 
     /// Keeps the permits for good.
     ///
-    /// Only [`Semaphore::add_permits`](crate::Semaphore::add_permits) gives them back. This method returns
-    /// immediately, and the call to Redis is sent in the background. If the process dies before that, the
-    /// permits come back after the lease.
+    /// Only [`Semaphore::add_permits`](crate::Semaphore::add_permits) gives them back. This method
+    /// returns immediately, and the call to Redis is sent in the background. If the process dies
+    /// before that, the permits come back after the lease.
     pub fn forget(self) {
         if let Some(guard) = self.guard {
             guard.keep_for_good();

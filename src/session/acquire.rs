@@ -48,12 +48,13 @@ pub(crate) fn acquire(
     run_watched(handle, request, work)
 }
 
-/// In this order: a caller that proves a hold never queues behind waiters for it, a wait of zero never queues at all, and
-/// everybody else does.
+/// In this order: a caller that proves a hold never queues behind waiters for it, a wait of zero
+/// never queues at all, and everybody else does.
 async fn take(handle: &Arc<Handle>, request: &Request) -> Result<HoldShare, Error> {
     let core = handle.core();
-    // Wait for this client's own releases first, or a lock whose guard was dropped would not be free for the next caller. A
-    // caller that proves a hold does not need that, and one that would wait for itself is told at once.
+    // Wait for this client's own releases first, or a lock whose guard was dropped would not be
+    // free for the next caller. A caller that proves a hold does not need that, and one that would
+    // wait for itself is told at once.
     if matches!(request.relation(), OwnerRelation::Unrelated) {
         let key = &request.resource.key;
         core.own_releases_over(key, request.deadline()).await;
@@ -83,7 +84,8 @@ async fn take(handle: &Arc<Handle>, request: &Request) -> Result<HoldShare, Erro
             }
             OwnerRelation::Unrelated => {}
         }
-        // Others of this client are ahead of it, and the slot of a contender is for those that wait.
+        // Others of this client are ahead of it, and the slot of a contender is for those that
+        // wait.
         if request.wait == Wait::Once && core.queues.is_occupied(&request.resource) {
             if let Some(share) = rarely(try_without_queueing(handle, request)).await? {
                 return Ok(share);
@@ -213,9 +215,9 @@ impl<'a> QueueSlot<'a> {
         outcome
     }
 
-    /// Each round forgets, asks, listens and sleeps, in this order, so that no release is missed: one before the call shows
-    /// in its reply, and one after the call wakes a waiter that listens. Yields come before a call, never between a call and
-    /// the sleep that relies on its reply.
+    /// Each round forgets, asks, listens and sleeps, in this order, so that no release is missed:
+    /// one before the call shows in its reply, and one after the call wakes a waiter that listens.
+    /// Yields come before a call, never between a call and the sleep that relies on its reply.
     async fn ask_until_over(
         &mut self,
         attempt: &mut Attempt<'_>,
@@ -226,7 +228,8 @@ impl<'a> QueueSlot<'a> {
         let mut retry = outage_retry();
         let mut delay = RetryDelay::new(calls, kind, &request.settings);
         let (mut listener, mut woken, mut yielded) = (None, false, Yielded::Not);
-        // Listen first if that is free, or if this waiter will wait in any case: then one call is enough.
+        // Listen first if that is free, or if this waiter will wait in any case: then one call is
+        // enough.
         if attempt.is_heard_by_its_client() && request.wait != Wait::Once {
             listener = Some(self.registers(attempt.source()));
         } else if delay.listens() && (yielding.is_some() || self.listens_first()) {
@@ -252,7 +255,8 @@ impl<'a> QueueSlot<'a> {
                 Some(Answer::Never(error)) => return Err(error),
                 None => continue,
             };
-            // Another owner had the lock, so whatever this waiter gets from now on comes after others.
+            // Another owner had the lock, so whatever this waiter gets from now on comes after
+            // others.
             yielded = Yielded::ForOthers;
             if woken {
                 count(&calls.counters.wakes_in_vain);
@@ -271,8 +275,8 @@ impl<'a> QueueSlot<'a> {
             }
             listener.iter_mut().for_each(Listener::waits);
             woken = self.pause(asked_at, delay.next(left)).await?;
-            // A grant belongs to this waiter alone. After any other message, those go first that no release hands the lock
-            // over to.
+            // A grant belongs to this waiter alone. After any other message, those go first that no
+            // release hands the lock over to.
             let may_yield = woken && !self.waiter.has_grant_message();
             if may_yield && let Some(mut yielding) = attempt.yields() {
                 self.yields(&mut yielding).await;
@@ -295,8 +299,8 @@ impl<'a> QueueSlot<'a> {
 
     fn granted(&mut self, hold: &Arc<Hold>, yielded: Yielded) -> Outcome {
         let core = self.handle.core();
-        // Inform the queue first (QUEUE-4). Code that ends the hold from here on then finds that this hold
-        // occupies the queue, and lets the next waiter in.
+        // Inform the queue first (QUEUE-4). Code that ends the hold from here on then finds that
+        // this hold occupies the queue, and lets the next waiter in.
         core.queues
             .granted(&self.request.resource, &self.waiter, hold, yielded);
         self.left = true;
@@ -355,8 +359,8 @@ async fn try_without_queueing(
 }
 
 impl QueueSlot<'_> {
-    /// True if it will wait, or the channel is subscribed anyway: then no release is missed, and one question is enough.
-    /// Each waiter of a fair lock has a channel of its own.
+    /// True if it will wait, or the channel is subscribed anyway: then no release is missed, and
+    /// one question is enough. Each waiter of a fair lock has a channel of its own.
     fn listens_first(&self) -> bool {
         let (core, request) = (self.handle.core(), self.request);
         let is_subscribed = |channel: &str| core.subscriptions.is_subscribed(channel);
@@ -366,7 +370,8 @@ impl QueueSlot<'_> {
         is_warm || core.queues.is_crowded(&request.resource)
     }
 
-    /// Asks Redis once, unless a message has said that the lock was granted. `None` after an outage: ask again.
+    /// Asks Redis once, unless a message has said that the lock was granted. `None` after an
+    /// outage: ask again.
     async fn ask(
         &self,
         attempt: &mut Attempt<'_>,
@@ -499,7 +504,8 @@ impl<'a> QueueSlot<'a> {
                     () = self.waiter.changed() => {}
                     () = sleep_until_some(until) => {
                         let asks = timer.is_some_and(|timer| timer <= Instant::now());
-                        // At the end of the wait, a message may have been lost: ask Redis once more.
+                        // At the end of the wait, a message may have been lost: ask Redis once
+                        // more.
                         if asks || !is_fresh(asked_at) {
                             return Ok(false);
                         }

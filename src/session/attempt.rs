@@ -40,13 +40,15 @@ pub(super) struct Attempt<'a> {
     listens: bool,
     /// Who must be subscribed for that.
     heard_by: HeardBy,
-    /// By the last reply, releases give the lock to waiters: to this one, or to others that came before.
+    /// By the last reply, releases give the lock to waiters: to this one, or to others that came
+    /// before.
     others_are_listed: bool,
     /// How many messages to all it lets pass, because the list was full when it came.
     messages_to_skip: Option<u32>,
     /// This acquisition may have a place in Redis.
     queued_in_redis: bool,
-    /// The servers that sent messages before the last call, if that asked for a place from which a message may come.
+    /// The servers that sent messages before the last call, if that asked for a place from which a
+    /// message may come.
     asked_for_place: Option<ConnectionEpoch>,
     /// Set while something may have to be undone. The drop posts the undo before it drops this
     /// marker.
@@ -154,7 +156,8 @@ impl<'a> Attempt<'a> {
         Ok((sent, acquired))
     }
 
-    /// Another owner holds the lock, and the call that was sent at `sent` has kept a place if it asked for one.
+    /// Another owner holds the lock, and the call that was sent at `sent` has kept a place if it
+    /// asked for one.
     fn refused(&mut self, sent: Moment, left: Option<Duration>) -> Answer {
         self.record_place(sent);
         self.took_nothing();
@@ -430,9 +433,9 @@ impl Attempt<'_> {
         }
     }
 
-    /// What a reply says of the list beside a plain lock. All that find no room would ask after each message, and most in
-    /// vain. So each lets as many messages pass as there are lists of others, once. Those that come together, before any
-    /// release, choose at random.
+    /// What a reply says of the list beside a plain lock. All that find no room would ask after
+    /// each message, and most in vain. So each lets as many messages pass as there are lists of
+    /// others, once. Those that come together, before any release, choose at random.
     fn note_list(&mut self, acquired: &Acquired) {
         self.others_are_listed = matches!(acquired, Acquired::Listed(_) | Acquired::NoRoom(..));
         if let Acquired::NoRoom(_, crowd) = acquired {
@@ -445,8 +448,8 @@ impl Attempt<'_> {
         }
     }
 
-    /// A release has told all instead of giving the lock to a waiter, so those that cannot be listed have a turn, or waiters
-    /// that came before this one.
+    /// A release has told all instead of giving the lock to a waiter, so those that cannot be
+    /// listed have a turn, or waiters that came before this one.
     pub(super) fn yields(&mut self) -> Option<Yield> {
         let rounds = self.messages_to_skip.as_mut().map_or(0, std::mem::take);
         self.others_are_listed.then(|| match rounds {
@@ -464,8 +467,9 @@ impl Attempt<'_> {
         self.listens = listener.is_some();
     }
 
-    /// The hold that a message has told of. The lease counts from the call that was last answered *not yours*, because
-    /// the server granted the lock later (HOLD-2). `None` if there was no such message, or if only Redis can tell.
+    /// The hold that a message has told of. The lease counts from the call that was last answered
+    /// *not yours*, because the server granted the lock later (HOLD-2). `None` if there was no such
+    /// message, or if only Redis can tell.
     pub(super) fn take_grant_by_message(&mut self) -> Option<Arc<Hold>> {
         let (calls, terms) = (&self.core.calls, self.request.terms);
         let told = self

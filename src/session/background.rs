@@ -87,7 +87,8 @@ impl Thread {
     }
 }
 
-/// The pause between two looks at the holds. A hold that lasts for twice as long is seen at two of them.
+/// The pause between two looks at the holds. A hold that lasts for twice as long is seen at two of
+/// them.
 const LOOK: Duration = Duration::from_millis(500);
 
 /// The pause after the server has refused the channel to this user, who may get the right later.
@@ -237,8 +238,8 @@ impl TransportEvents for Reported {
 //
 // About once a second, one call asks which of the keys that this client waits for are missing.
 // While all locks are held, none is missing. If one is, its waiter is woken. Ten thousand
-// waited-for names cost twenty calls a second, and in a cluster ten thousand. A waiter whose lock has its own safety poll also
-// asks for itself.
+// waited-for names cost twenty calls a second, and in a cluster ten thousand. A waiter whose lock
+// has its own safety poll also asks for itself.
 
 /// Keys in one call.
 const BATCH: usize = 500;

@@ -133,8 +133,8 @@ impl Calls {
         self.settings.wake == Wake::Poll || self.transport.has_no_messages()
     }
 
-    /// Whether a release can give a plain lock to a waiter. In a cluster, a script does not hear whether its message has
-    /// arrived.
+    /// Whether a release can give a plain lock to a waiter. In a cluster, a script does not hear
+    /// whether its message has arrived.
     pub(super) fn releases_hand_over(&self) -> bool {
         !self.polls_only() && self.transport.kind() != DeploymentKind::Cluster
     }
@@ -266,12 +266,14 @@ const RESPONSE_MAX: Duration = Duration::from_millis(250);
 #[derive(Debug)]
 pub(crate) struct MadeIn {
     pub(crate) runtime: Handle,
-    /// The client has no thread of its own. If this runtime stands still, nothing of the client ends a call.
+    /// The client has no thread of its own. If this runtime stands still, nothing of the client
+    /// ends a call.
     pub(crate) runs_all: bool,
 }
 
 impl Calls {
-    /// Waits for a reply, and no longer than the timeout of a command if the client's runtime stands still.
+    /// Waits for a reply, and no longer than the timeout of a command if the client's runtime
+    /// stands still.
     fn bounded<T>(
         &self,
         reply: impl Future<Output = Result<T, CallError>>,
@@ -308,7 +310,8 @@ impl Calls {
 // Waits until enough servers have a copy of a grant or a renewal.
 
 impl Calls {
-    /// Fails if a server refuses to wait for copies, and this client asks for them. It waits for no replica here.
+    /// Fails if a server refuses to wait for copies, and this client asks for them. It waits for no
+    /// replica here.
     pub(crate) async fn may_wait_for_copies(&self) -> Result<(), CallError> {
         if self.settings.durability.is_none() || !self.transport.is_connected() {
             return Ok(());

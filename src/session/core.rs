@@ -55,7 +55,8 @@ impl Core {
         }
     }
 
-    /// The call that ends a field, and the wait of its owner beside a plain lock. It gives such a lock to the first waiter.
+    /// The call that ends a field, and the wait of its owner beside a plain lock. It gives such a
+    /// lock to the first waiter.
     pub(super) fn release_to_waiters(&self, resource: &Resource, field: &Arc<str>) -> Call {
         let mut release = self.calls.release_call(resource, field, 0);
         if resource.kind == Kind::Lock && self.calls.releases_hand_over() {
@@ -156,7 +157,8 @@ impl Core {
         hold.record_gone()
     }
 
-    /// The hold of this client that an acquisition waits for. Permits are held by many, so they are in nobody's way.
+    /// The hold of this client that an acquisition waits for. Permits are held by many, so they are
+    /// in nobody's way.
     pub(crate) fn held_here(&self, resource: &Resource, caller: Caller) -> Option<Holder> {
         let is_lock = resource.kind.is_lock();
         let found = is_lock.then(|| self.hold_table.held_under(&resource.key, Some(caller)));
@@ -202,8 +204,9 @@ impl Core {
 
 // Whether other clients want the plain locks of this one.
 //
-// A release that looks for waiters costs Redis one command more. While nobody else wants the locks of this client, it
-// does not look. If somebody waits all the same, the message to all wakes it, and the next release looks.
+// A release that looks for waiters costs Redis one command more. While nobody else wants the locks
+// of this client, it does not look. If somebody waits all the same, the message to all wakes it,
+// and the next release looks.
 
 /// The releases that look for waiters after the last sign of another client.
 const LOOKS: u32 = 1_000;
@@ -350,7 +353,8 @@ impl Core {
         }
     }
 
-    /// Marks a holder that Redis reported under a key, if it is this client or even the calling task.
+    /// Marks a holder that Redis reported under a key, if it is this client or even the calling
+    /// task.
     pub(crate) fn mark_own(&self, key: &Arc<str>, holder: &mut Holder) {
         let hold = self.hold_table.held_as(key, &holder.owner);
         let client = self.calls.client_id().to_string();
@@ -359,8 +363,8 @@ impl Core {
         holder.is_this_task = hold.is_some_and(|hold| hold.taken_by() == Some(Caller::current()));
     }
 
-    /// Adds the current holder to a timeout error, by one call whose reply may take as long after `wait_ended` as
-    /// replies usually do. Leaves other errors as they are.
+    /// Adds the current holder to a timeout error, by one call whose reply may take as long after
+    /// `wait_ended` as replies usually do. Leaves other errors as they are.
     pub(crate) async fn name_holder(
         &self,
         resource: &Resource,

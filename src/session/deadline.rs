@@ -1,4 +1,5 @@
-//! The instant until which this client may rely on a hold, and whether the servers confirm the hold.
+//! The instant until which this client may rely on a hold, and whether the servers confirm the
+//! hold.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +10,8 @@ use crate::lease::{ForcedRelease, LossReason};
 use crate::protocol::resource::Resource;
 use crate::transport::Epoch;
 
-/// How long a hold lasts before a lease that was begun by a release is renewed. Most holds end before.
+/// How long a hold lasts before a lease that was begun by a release is renewed. Most holds end
+/// before.
 const FIRST_RENEWAL: Duration = Duration::from_millis(100);
 
 /// The local deadline (HOLD-2), and what the servers have confirmed about the hold.
@@ -48,7 +50,8 @@ impl Deadline {
         }
     }
 
-    /// The lease is shorter than it was asked for, because a release began it on behalf of the waiter.
+    /// The lease is shorter than it was asked for, because a release began it on behalf of the
+    /// waiter.
     pub(super) fn set_granted_lease(&mut self, lease: Duration, since: Moment, now: Moment) {
         self.lease_ends = self.clocks.local_deadline(since, lease);
         let latest = self.lease_ends.checked_sub(lease / 3).unwrap_or(now);

@@ -666,7 +666,8 @@ impl Hold {
 // What the watchdog does with a hold.
 
 impl Hold {
-    /// A message said that a release has granted it for this long, which began no earlier than `since`.
+    /// A message said that a release has granted it for this long, which began no earlier than
+    /// `since`.
     pub(crate) fn set_granted_lease(&mut self, lease: Duration, since: Moment, now: Moment) {
         self.state
             .get_mut()
@@ -749,8 +750,9 @@ impl Hold {
             .must_be_verified(self.clock.now())
     }
 
-    /// Somebody may have ended the hold by force, or the server may have lost it while it was out of reach. It stays
-    /// as certain as it is, because nothing says that it is lost: Redis is asked at once.
+    /// Somebody may have ended the hold by force, or the server may have lost it while it was out
+    /// of reach. It stays as certain as it is, because nothing says that it is lost: Redis is asked
+    /// at once.
     pub(crate) fn ask_again(&self, forced: Option<&Arc<ForcedRelease>>) {
         let now = self.clock.now();
         self.state.lock().deadline.ask_again(now, forced);

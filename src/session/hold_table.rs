@@ -154,9 +154,9 @@ impl HoldTable {
         self.table.lock().remove(hold);
     }
 
-    /// The machine was suspended, so every duty that was entered before is due earlier. A hold that was listed at its
-    /// deadline since then stays there, because a renewal of it may be in flight. The timers of an earlier renewal are
-    /// late, so it is sent again.
+    /// The machine was suspended, so every duty that was entered before is due earlier. A hold that
+    /// was listed at its deadline since then stays there, because a renewal of it may be in flight.
+    /// The timers of an earlier renewal are late, so it is sent again.
     pub(crate) fn set_timers_again(&self) {
         let mut holds = self.holds();
         for hold in &holds {
@@ -211,8 +211,9 @@ impl HoldTable {
         self.arm_all(&holds);
     }
 
-    /// The server of these keys is out of reach. Another one may take its place, and give their locks to somebody else. So
-    /// the holds, which are returned, are uncertain until a server has confirmed them.
+    /// The server of these keys is out of reach. Another one may take its place, and give their
+    /// locks to somebody else. So the holds, which are returned, are uncertain until a server has
+    /// confirmed them.
     pub(crate) fn doubts(&self, concerns: &dyn Fn(&str) -> bool) -> Vec<Arc<Hold>> {
         let holds = self.concerned(concerns);
         for hold in &holds {
@@ -223,8 +224,8 @@ impl HoldTable {
         holds
     }
 
-    /// The server of these keys is reachable again. It may have lost its data without a change of its identity, or may
-    /// not have told its identity. So each hold there is verified at once.
+    /// The server of these keys is reachable again. It may have lost its data without a change of
+    /// its identity, or may not have told its identity. So each hold there is verified at once.
     pub(crate) fn verify_at_once(&self, concerns: &dyn Fn(&str) -> bool) {
         self.ask_again_about(&self.concerned(concerns), None);
     }

@@ -95,7 +95,8 @@ impl LocalQueues {
                 .is_some_and(|queue| !nobody(&queue))
     }
 
-    /// Whether this client holds the lock, and is not releasing it, or waits for it. Readers count only while they wait.
+    /// Whether this client holds the lock, and is not releasing it, or waits for it. Readers count
+    /// only while they wait.
     pub(crate) fn is_in_use(&self, resource: &Resource) -> bool {
         let in_use = |queue: &LocalQueue| queue.holder().is_some() || queue.waiting() > 0;
         self.map
@@ -417,8 +418,8 @@ impl LocalQueue {
         Next::Notify(next)
     }
 
-    /// A hold that Redis has just granted now has the lock, unless it ended before: then it may already have
-    /// tried to leave the queue (QUEUE-4).
+    /// A hold that Redis has just granted now has the lock, unless it ended before: then it may
+    /// already have tried to leave the queue (QUEUE-4).
     fn set_holder(&mut self, hold: &Arc<Hold>) -> Next {
         if hold.has_ended() {
             return self.promote(None);
@@ -529,14 +530,16 @@ impl LocalQueues {
         self.in_redis.notify_one();
     }
 
-    /// True if another waiter of this client is in the queue in Redis, so that a newcomer will wait.
+    /// True if another waiter of this client is in the queue in Redis, so that a newcomer will
+    /// wait.
     pub(crate) fn is_crowded(&self, resource: &Resource) -> bool {
         self.map
             .get(&resource.queue_name())
             .is_some_and(|queue| queue.waiters.len() > 1)
     }
 
-    /// The last waiters of this client in the queue in Redis that came before this one, the last one first.
+    /// The last waiters of this client in the queue in Redis that came before this one, the last
+    /// one first.
     pub(crate) fn ahead_of(&self, resource: &Resource, waiter: &Waiter) -> Vec<Arc<str>> {
         let Some(queue) = self.map.get(&resource.queue_name()) else {
             return Vec::new();

@@ -10,8 +10,9 @@ use crate::protocol::kind::Kind;
 use crate::protocol::resource::Resource;
 use crate::session::hold::Hold;
 
-/// The holds that prove that an acquisition belongs to their owner: those of the guard that the caller presented, and of
-/// the sections around the call. They outlive the call. Without proofs, each acquisition is an owner of its own.
+/// The holds that prove that an acquisition belongs to their owner: those of the guard that the
+/// caller presented, and of the sections around the call. They outlive the call. Without proofs,
+/// each acquisition is an owner of its own.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Proofs(pub(crate) Vec<Arc<Hold>>);
 

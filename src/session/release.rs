@@ -267,11 +267,14 @@ pub(super) struct Confirmed {
 
 /// Sends `call` until its reply settles the release (CLEANUP-2), in rounds of four steps:
 ///
-/// 1. Look at the outages before the call, so that one that ends while the call fails is not missed.
+/// 1. Look at the outages before the call, so that one that ends while the call fails is not
+///    missed.
 /// 2. Build the call only when it may be sent, because guards come and go in the meantime.
-/// 3. If the release could not look at all other readers, look at them now: nobody does once this has returned.
-/// 4. Judge: a reply without doubt settles. With a doubt it settles only on the connection of the doubtful call, or one lease
-///    after the first reply; until then the release is repeated. A failure is repeated as long as the path allows.
+/// 3. If the release could not look at all other readers, look at them now: nobody does once this
+///    has returned.
+/// 4. Judge: a reply without doubt settles. With a doubt it settles only on the connection of the
+///    doubtful call, or one lease after the first reply; until then the release is repeated. A
+///    failure is repeated as long as the path allows.
 ///
 /// Ends without a release if `call` returns `None`.
 ///
@@ -337,8 +340,8 @@ pub(super) async fn confirm(
 
 /// Looks at the other readers of a lock, if the release could not.
 ///
-/// CANCEL: the hold has ended. If this future is dropped, or a call fails, readers that have died count until a later
-/// release, or until the key expires.
+/// CANCEL: the hold has ended. If this future is dropped, or a call fails, readers that have died
+/// count until a later release, or until the key expires.
 async fn tidy(core: &Core, lane: Lane, resource: &Resource, mut reply: Value) {
     let publish = core.calls.publish_command(resource);
     for _ in 0..TIDY_MAX {

@@ -112,8 +112,8 @@ impl Request {
         self.contended.store(self.wait != Wait::Once, Relaxed);
     }
 
-    /// Whether a timeout error is to name the current holder, by one more call. Of many waiters that time out at once,
-    /// only one asks. A quorum does not ask, because it retries often.
+    /// Whether a timeout error is to name the current holder, by one more call. Of many waiters
+    /// that time out at once, only one asks. A quorum does not ask, because it retries often.
     pub(super) fn names_holder(&self) -> bool {
         let of_quorum = self.terms.clocks == Clocks::OfSeveral;
         self.asks_who

@@ -50,7 +50,8 @@ pub(crate) const SAFETY_POLL: RangeInclusive<Duration> =
 /// How long a polling waiter may pause.
 const RETRY_PAUSE: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(60);
 
-/// The settings of one lock value, as they were given. `None` means the default of the client or the kind.
+/// The settings of one lock value, as they were given. `None` means the default of the client or
+/// the kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LockSettings {
     pub(crate) lease: Option<Duration>,

@@ -173,8 +173,8 @@ impl fmt::Debug for HoldShare {
 // Redis has confirmed it posts itself, and the background task carries it out in the same way,
 // with more patience.
 
-/// A release that is still to be confirmed. Its drop sends it, and leaves the rest to the background
-/// task.
+/// A release that is still to be confirmed. Its drop sends it, and leaves the rest to the
+/// background task.
 ///
 /// A re-entry that is in flight has one as well: if its outcome is unknown, the count must be
 /// lowered again.
@@ -332,8 +332,8 @@ async fn ask_redis_again(
     Ok(there)
 }
 
-/// Makes a guard for a hold of a string lock from its value. Two programs that restore the same value both have the
-/// hold.
+/// Makes a guard for a hold of a string lock from its value. Two programs that restore the same
+/// value both have the hold.
 pub(crate) async fn restore(
     handle: &Arc<Handle>,
     request: Request,

@@ -200,7 +200,8 @@ impl Listener<'_> {
         self.waited = true;
     }
 
-    /// True if the messages from this source come. The server may have refused the channel meanwhile.
+    /// True if the messages from this source come. The server may have refused the channel
+    /// meanwhile.
     pub(crate) fn hears(&self, source: &Source) -> bool {
         self.source == *source && self.is_ready()
     }
@@ -284,7 +285,8 @@ impl Subscriptions {
         entry.map_or_else(Vec::new, |entry| entry.listeners.clone())
     }
 
-    /// The server refused the channel on a new connection. The next waiter asks for it again; those of now ask Redis.
+    /// The server refused the channel on a new connection. The next waiter asks for it again; those
+    /// of now ask Redis.
     pub(super) fn on_refused(&self, channel: &str) {
         if let Some(mut entry) = self.channels.get_mut(channel) {
             entry.confirmed = false;
@@ -325,8 +327,8 @@ impl Subscriptions {
 //
 // On the same channel comes who was given a plain lock, and what a waiter of a fair lock is told.
 //
-// A client listens once a hold has lasted from one look to the next, or once it waits for a lock, and from then on.
-// A client whose holds are all shorter, and that waits for nobody, never does.
+// A client listens once a hold has lasted from one look to the next, or once it waits for a lock,
+// and from then on. A client whose holds are all shorter, and that waits for nobody, never does.
 
 /// Whether the client listens, and whether a waiter wants it to.
 #[derive(Debug, Default)]

@@ -56,9 +56,9 @@ struct Ticket {
     field: Arc<str>,
     /// When the call that last kept the place was sent.
     kept: Moment,
-    /// The servers before the call that asked for this place, if a message that the lock was granted can only mean this
-    /// place. In a queue it is the first call, and no other asked for a place. Beside a lock it is the last one, and the
-    /// message names its number.
+    /// The servers before the call that asked for this place, if a message that the lock was
+    /// granted can only mean this place. In a queue it is the first call, and no other asked for a
+    /// place. Beside a lock it is the last one, and the message names its number.
     grant_provable_since: Option<ConnectionEpoch>,
     /// Zero in a queue, where the waiter has a channel of its own.
     attempt: u64,
@@ -143,8 +143,8 @@ impl Waiter {
         }
     }
 
-    /// A message says that a release has handed a lock over to this waiter, or to another one. True if it means this
-    /// waiter, perhaps by an attempt that is not its last.
+    /// A message says that a release has handed a lock over to this waiter, or to another one. True
+    /// if it means this waiter, perhaps by an attempt that is not its last.
     pub(crate) fn on_handed_over(&self, handed: &HandedOver<'_>) -> bool {
         let mut ticket = self.ticket.lock();
         let meant = |ticket: &&mut Ticket| *ticket.field == *handed.field;
@@ -169,7 +169,8 @@ impl Waiter {
         }
     }
 
-    /// The place is gone, and the field may ask for another. A message that comes from now on may mean the first.
+    /// The place is gone, and the field may ask for another. A message that comes from now on may
+    /// mean the first.
     pub(crate) fn record_lost_place(&self) {
         if let Some(ticket) = &mut *self.ticket.lock() {
             ticket.grant_provable_since = None;
@@ -182,8 +183,8 @@ impl Waiter {
         ticket.as_ref().is_some_and(|ticket| ticket.attempt > 0)
     }
 
-    /// A message to this field came. It may say for how long a release has handed the lock over to it. The waiter may
-    /// have another field by now.
+    /// A message to this field came. It may say for how long a release has handed the lock over to
+    /// it. The waiter may have another field by now.
     pub(crate) fn on_grant_message(&self, field: &str, lease: Option<Duration>) {
         let mut ticket = self.ticket.lock();
         if let Some(ticket) = ticket.as_mut().filter(|ticket| *ticket.field == *field) {
@@ -292,19 +293,21 @@ impl fmt::Debug for Waiter {
 
 // Yielding: after its turn, this client lets other clients go first.
 //
-// The client does not know how far away the others are, so it yields for a random time: often short, now and then long
-// enough for the farthest. If nobody used a yield, the turn after it is many times as long, so that only a bounded share of
-// the time is given away.
+// The client does not know how far away the others are, so it yields for a random time: often
+// short, now and then long enough for the farthest. If nobody used a yield, the turn after it is
+// many times as long, so that only a bounded share of the time is given away.
 
 /// The shortest yield: a few round trips of a nearby client.
 pub(crate) const SHORTEST: Duration = Duration::from_micros(500);
-/// The longest yield is `SHORTEST` doubled so often, 128 ms: a round trip of a client that is far away.
+/// The longest yield is `SHORTEST` doubled so often, 128 ms: a round trip of a client that is far
+/// away.
 const DOUBLINGS: u32 = 8;
-/// If nobody has the lock for so long, the next ones may take it that otherwise let others go first.
+/// If nobody has the lock for so long, the next ones may take it that otherwise let others go
+/// first.
 const ROUND: Duration = Duration::from_millis(64);
-/// After a yield that nobody used although all were notified, a turn lasts at least this many times as long: the others do
-/// not want the lock now. A client keeps the subscription of a hot name for a while after its last waiter, so it may be
-/// notified without waiting.
+/// After a yield that nobody used although all were notified, a turn lasts at least this many times
+/// as long: the others do not want the lock now. A client keeps the subscription of a hot name for
+/// a while after its last waiter, so it may be notified without waiting.
 const TURN_AMONG_IDLE: u32 = 16;
 /// The same after any yield to clients that poll. They may want the lock and not have asked.
 const TURN_AMONG_POLLERS: u32 = 4;
@@ -316,7 +319,8 @@ const POLLERS_REMEMBERED: Duration = Duration::from_secs(30);
 pub(super) struct Turns {
     /// Before this instant, other clients are not let go first.
     until: Option<Instant>,
-    /// For locks whose waiters poll: when the contender last got the lock after another client had it.
+    /// For locks whose waiters poll: when the contender last got the lock after another client had
+    /// it.
     met_poller: Option<Instant>,
 }
 
@@ -330,7 +334,8 @@ impl Turns {
         }
     }
 
-    /// Lets others go first, if this turn is over: so many that were notified, or one that polls and was met not long ago.
+    /// Lets others go first, if this turn is over: so many that were notified, or one that polls
+    /// and was met not long ago.
     pub(super) fn yields_to(&mut self, notified: i64) -> Option<Yield> {
         let now = Instant::now();
         if self.until.is_some_and(|until| now < until) {
@@ -374,16 +379,17 @@ impl Yield {
 
     /// Lets others go first to whom no release gives the lock, but who hear of it.
     ///
-    /// All clients of this library yield then, and the first whose yield ends takes the lock. Each chooses the length at
-    /// random: half of the yields last [`SHORTEST`], a quarter twice as long, an eighth four times, and so on. So all are
-    /// long at once now and then, and a client that is slow or far away gets in; the others seldom lose much time.
+    /// All clients of this library yield then, and the first whose yield ends takes the lock. Each
+    /// chooses the length at random: half of the yields last [`SHORTEST`], a quarter twice as long,
+    /// an eighth four times, and so on. So all are long at once now and then, and a client that is
+    /// slow or far away gets in; the others seldom lose much time.
     pub(crate) fn to_listening(others: i64) -> Self {
         let doublings = fastrand::u32(1..).trailing_zeros();
         Yield::to(others, SHORTEST * (1 << doublings.min(DOUBLINGS)))
     }
 
-    /// Lets a client go first that polls: for the longest pause between two questions, and no less, or it would now and
-    /// then ask before and after the yield only.
+    /// Lets a client go first that polls: for the longest pause between two questions, and no less,
+    /// or it would now and then ask before and after the yield only.
     pub(super) fn to_poller() -> Self {
         let span = SHORTEST * (1 << DOUBLINGS);
         Yield {
@@ -392,7 +398,8 @@ impl Yield {
         }
     }
 
-    /// Lets those go first that came before, for so many messages to all. Each time, a list of waiters is served.
+    /// Lets those go first that came before, for so many messages to all. Each time, a list of
+    /// waiters is served.
     pub(crate) fn to_rounds(number: u32) -> Self {
         Yield::to(number.into(), ROUND * number.min(16))
     }

@@ -82,8 +82,8 @@ impl Renewable for ToRenew {
     }
 }
 
-/// Splits fields into batches, one call each: of the same lease, and of kinds that share a script. A field with more
-/// entries than a batch gets its own.
+/// Splits fields into batches, one call each: of the same lease, and of kinds that share a script.
+/// A field with more entries than a batch gets its own.
 pub(super) fn batches<T: Renewable>(calls: &Calls, mut fields: Vec<T>) -> Vec<Vec<T>> {
     let most = calls.keys_at_once(BATCH);
     let common = |of: &T| (of.script(), of.lease());
@@ -104,7 +104,8 @@ pub(super) fn batches<T: Renewable>(calls: &Calls, mut fields: Vec<T>) -> Vec<Ve
     batches
 }
 
-/// Sends one batch and applies the result to each hold. True if the server has answered for all of them.
+/// Sends one batch and applies the result to each hold. True if the server has answered for all of
+/// them.
 pub(super) async fn renew(core: &Core, batch: Vec<ToRenew>) -> bool {
     let (calls, first, lease) = (&core.calls, batch[0].hold.resource.clone(), batch[0].lease);
     let renewals: Vec<(&Resource, _)> = batch
@@ -182,7 +183,8 @@ async fn confirm(
             let harness = &core.calls.settings.telemetry.harness;
             of.hold.renewed(harness, sent, of.lease);
             core.hold_table.arm(&of.hold, None);
-            // Only now, so that who reads the count finds the hold with its longer lease and its next duty.
+            // Only now, so that who reads the count finds the hold with its longer lease and its
+            // next duty.
             count(&core.calls.counters.renewed);
             core.descriptions.say(&of.hold);
         } else {

@@ -43,8 +43,8 @@ impl NameLabel {
 
 /// Describes the metrics to the exporter; `stats` are the counters with their help.
 ///
-/// This also creates the counters without labels. If a counter appeared with its first event, its increase
-/// would not be visible.
+/// This also creates the counters without labels. If a counter appeared with its first event, its
+/// increase would not be visible.
 pub(crate) fn describe(stats: &[(&'static str, &'static str)]) {
     for Metric {
         name,
@@ -91,8 +91,8 @@ pub(super) fn waiting(subject: &Subject, more: f64) {
     gauge!(WAITING, labels(subject, None)).increment(more);
 }
 
-/// Creates the counters of losses at zero. If such a counter appeared with the first loss, its increase would not be
-/// visible, and an alert on the increase would miss that loss.
+/// Creates the counters of losses at zero. If such a counter appeared with the first loss, its
+/// increase would not be visible, and an alert on the increase would miss that loss.
 pub(super) fn may_be_lost(subject: &Subject) {
     for reason in LossReason::NAMES {
         let reason = Some(("reason", *reason));

@@ -1,6 +1,7 @@
 //! The name, type, unit and help of every metric.
 //!
-//! Names are those of Prometheus, with the unit and `_total`, so that every exporter shows the same ones.
+//! Names are those of Prometheus, with the unit and `_total`, so that every exporter shows the same
+//! ones.
 //!
 //! Labels have few values: kinds, outcomes and reasons are fixed words. The name of a lock becomes
 //! a label only through the function that the user sets. `docs/telemetry.md` has a table of the

@@ -1,7 +1,7 @@
 //! Reports acquisitions and holds to the recorder and subscriber that exist when they begin.
 //!
-//! Recorders, subscribers and the label function are foreign code (FOREIGN-1). So each call here that may reach them
-//! asserts that no lock is held, even if nothing listens.
+//! Recorders, subscribers and the label function are foreign code (FOREIGN-1). So each call here
+//! that may reach them asserts that no lock is held, even if nothing listens.
 
 use std::fmt::Display;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
@@ -151,8 +151,8 @@ impl Acquisition {
         });
     }
 
-    /// The caller did not want to wait. To find the lock held is no surprise to such a caller, so this is not a
-    /// time-out.
+    /// The caller did not want to wait. To find the lock held is no surprise to such a caller, so
+    /// this is not a time-out.
     pub(crate) fn ends_busy(&self) {
         self.report(|observed| observed.ends("busy"));
     }
@@ -319,7 +319,8 @@ impl ObservedHold {
     }
 }
 
-/// The last handle of a client is gone, and this many releases are not confirmed. `keys` are some of their keys.
+/// The last handle of a client is gone, and this many releases are not confirmed. `keys` are some
+/// of their keys.
 pub(crate) fn left_behind(releases: u64, keys: &str) {
     call_out(|| spans::left_behind(releases, keys));
 }

@@ -1,18 +1,21 @@
 //! How long the oldest acquisition, hold and outage of this process have lasted, as gauges.
 //!
-//! A histogram gets a value only when something ends. A guard that is leaked never ends, and neither does a wait
-//! behind it. So the background of each client sets these gauges about once a second.
+//! A histogram gets a value only when something ends. A guard that is leaked never ends, and
+//! neither does a wait behind it. So the background of each client sets these gauges about once a
+//! second.
 //!
-//! They are kept for the whole process. If each client set them for itself, two clients with the same labels would
-//! overwrite each other.
+//! They are kept for the whole process. If each client set them for itself, two clients with the
+//! same labels would overwrite each other.
 //!
 //! # Locking
 //!
-//! `STARTED`, which is taken alone. The recorder is foreign code (FOREIGN-1), so it is called without it.
+//! `STARTED`, which is taken alone. The recorder is foreign code (FOREIGN-1), so it is called
+//! without it.
 //!
 //! # Bounds
 //!
-//! One entry per acquisition, hold and outage under way. One series per combination of labels, as at the exporter.
+//! One entry per acquisition, hold and outage under way. One series per combination of labels, as
+//! at the exporter.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -26,7 +29,8 @@ use super::subject::Subject;
 use super::{meters, recorder};
 use crate::sync::{Mutex, call_out};
 
-/// When everything began that is under way, by series. An empty series stays, so that its gauge goes back to zero.
+/// When everything began that is under way, by series. An empty series stays, so that its gauge
+/// goes back to zero.
 static STARTED: LazyLock<Mutex<BTreeMap<Series, BTreeSet<Start>>>> = LazyLock::new(Mutex::default);
 
 static NEXT: AtomicU64 = AtomicU64::new(0);
@@ -41,7 +45,8 @@ enum Series {
     Outage(Arc<str>),
 }
 
-/// Something under way, until it is ended or dropped. It is empty if there was no recorder when it began.
+/// Something under way, until it is ended or dropped. It is empty if there was no recorder when it
+/// began.
 #[derive(Debug, Default)]
 pub(super) struct Ongoing(Option<(Series, Start)>);
 

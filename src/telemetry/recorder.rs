@@ -7,13 +7,14 @@ pub(super) fn is_listened() -> bool {
     metrics::with_recorder(|recorder| !is_none(recorder))
 }
 
-/// True if this is the facade's no-op recorder. Building a key with its labels costs more than this check.
+/// True if this is the facade's no-op recorder. Building a key with its labels costs more than this
+/// check.
 fn is_none(recorder: &dyn Recorder) -> bool {
     let recorder: *const (dyn Recorder + '_) = recorder;
     let none: *const dyn Recorder = recorder.cast::<NoopRecorder>();
-    // Equal method tables call the same code, which does nothing. A debug build may have the table more than
-    // once. Then this reports a recorder, which only costs time. `benches/telemetry` measures an optimised
-    // build.
+    // Equal method tables call the same code, which does nothing. A debug build may have the table
+    // more than once. Then this reports a recorder, which only costs time. `benches/telemetry`
+    // measures an optimised build.
     std::ptr::eq(recorder, none)
 }
 

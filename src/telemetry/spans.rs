@@ -1,5 +1,5 @@
-//! Spans and events, through the facade `tracing`. Fields follow OpenTelemetry's conventions where these
-//! exist: `db.system.name`, `error.type`.
+//! Spans and events, through the facade `tracing`. Fields follow OpenTelemetry's conventions where
+//! these exist: `db.system.name`, `error.type`.
 
 use std::fmt::Display;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -87,7 +87,8 @@ pub(super) fn around<F: Future>(
 }
 
 impl HoldSpan {
-    /// A trace of its own, linked to the current span. A child span would keep the current span open.
+    /// A trace of its own, linked to the current span. A child span would keep the current span
+    /// open.
     pub(super) fn begin(subject: &Subject) -> Self {
         let span = debug_span!(
             target: TARGET,

@@ -64,7 +64,8 @@ impl Bed {
         Bed::on(Place::Server(Box::new(Borrowed::take()), connect))
     }
 
-    /// The engine. With paused time every instant is exact. `LEASEHOLD_PROFILE` names one of the [`PROFILES`].
+    /// The engine. With paused time every instant is exact. `LEASEHOLD_PROFILE` names one of the
+    /// [`PROFILES`].
     pub fn embedded() -> Self {
         let Ok(name) = std::env::var("LEASEHOLD_PROFILE") else {
             return Bed::of(&EmbeddedRedis::new());
@@ -202,8 +203,8 @@ impl Bed {
         self.in_vain_with(wait, |_| true).await
     }
 
-    /// Like [`in_vain`](Self::in_vain), if the error must say who has the lock. That takes one more call, for which
-    /// there is no time if a stalled machine notices the end of the wait late.
+    /// Like [`in_vain`](Self::in_vain), if the error must say who has the lock. That takes one more
+    /// call, for which there is no time if a stalled machine notices the end of the wait late.
     pub async fn in_vain_told<T: Debug>(&self, wait: impl AsyncFn() -> Result<T, Error>) -> Error {
         let is_told = |error: &Error| {
             matches!(
@@ -222,7 +223,8 @@ impl Bed {
         wait: impl AsyncFn() -> Result<T, Error>,
         is_enough: fn(&Error) -> bool,
     ) -> Error {
-        // The caller measures how long the first wait takes. It is repeated a few times, however long that is.
+        // The caller measures how long the first wait takes. It is repeated a few times, however
+        // long that is.
         let began = Instant::now();
         let mut limit = None;
         loop {
@@ -417,7 +419,8 @@ impl Bed {
     }
 }
 
-/// A client builder with generous timeouts, because the machine may stall while it connects or waits for a reply.
+/// A client builder with generous timeouts, because the machine may stall while it connects or
+/// waits for a reply.
 pub fn patient(url: &str) -> ClientBuilder {
     Client::builder(url)
         .connect_timeout(LIMIT)

@@ -58,7 +58,8 @@ impl On {
     }
 }
 
-/// Runs an `async fn(Bed)`, and lets the specification judge what its clients did; on the engine, time is paused.
+/// Runs an `async fn(Bed)`, and lets the specification judge what its clients did; on the engine,
+/// time is paused.
 pub fn task<F: Future<Output = ()>>(on: On, behaviour: impl FnOnce(Bed) -> F) {
     let runtime = Builder::new_current_thread()
         .enable_all()

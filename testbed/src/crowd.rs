@@ -5,7 +5,8 @@ use tokio::time::sleep;
 
 use crate::{Connection, Reply, Server, ms, soon};
 
-/// Lets a task of each lock enter this many times, each time as `take` says; panics if two are inside.
+/// Lets a task of each lock enter this many times, each time as `take` says; panics if two are
+/// inside.
 pub async fn enter_all<F>(
     locks: impl IntoIterator<Item = Lock>,
     outside: &Server,

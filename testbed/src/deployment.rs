@@ -110,7 +110,8 @@ impl Deployment {
         all
     }
 
-    /// Publishes a message like a release: in a cluster, to the servers of the channel's slot if they can do that.
+    /// Publishes a message like a release: in a cluster, to the servers of the channel's slot if
+    /// they can do that.
     pub fn publish(&self, channel: &str, message: &str) {
         let send = |command| self.command(&[command, channel, message]);
         // Redis 6.2 has no SPUBLISH.

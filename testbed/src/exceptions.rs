@@ -1,5 +1,5 @@
-//! Behaviours that differ on some servers, each with its reason. One that is named here must fail there, unless it is
-//! a matter of luck.
+//! Behaviours that differ on some servers, each with its reason. One that is named here must fail
+//! there, unless it is a matter of luck.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

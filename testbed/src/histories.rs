@@ -83,8 +83,8 @@ impl Histories {
         std::mem::take(&mut locked(&self.entries))
     }
 
-    /// What the specification says. `noise` is by how many milliseconds the clocks of servers and clients may differ
-    /// within a lease.
+    /// What the specification says. `noise` is by how many milliseconds the clocks of servers and
+    /// clients may differ within a lease.
     pub fn verdict(&self, noise: u32) -> Verdict {
         judge(self.take(), noise)
     }

@@ -41,7 +41,8 @@ pub async fn waiting(client: &Client, waiters: u64) {
     .await;
 }
 
-/// Waits until the statistics of a client are as expected. Panics with `what` and the statistics if they never are.
+/// Waits until the statistics of a client are as expected. Panics with `what` and the statistics if
+/// they never are.
 pub async fn until_stats(
     client: &Client,
     limit: Duration,

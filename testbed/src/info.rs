@@ -18,8 +18,8 @@ pub fn info_line<'a>(info: &'a str, name: &str) -> Option<&'a str> {
     value.map(str::trim)
 }
 
-/// Parses the text of INFO commandstats, and sums the numbers of all servers for each command. A subcommand is written
-/// after its command and a `|`.
+/// Parses the text of INFO commandstats, and sums the numbers of all servers for each command. A
+/// subcommand is written after its command and a `|`.
 pub fn command_stats(info: &str) -> BTreeMap<String, CommandStats> {
     let mut all = BTreeMap::<_, CommandStats>::new();
     for line in info.lines() {

@@ -2,12 +2,14 @@
 //!
 //! - A [`Bed`] for behaviour that is the same on the embedded engine and on servers, and
 //!   [`behaviours!`], which makes a test on each.
-//! - Servers: [`Server`], several independent [`Servers`], [`Cluster`], [`Sentinels`], or the [`Deployment`] that
-//!   `LEASEHOLD_DEPLOYMENT` names. They are processes on free loopback ports, which belong to one
-//!   test and end with it. A [`Proxy`], or a [`Line`] of them, disturbs connections on request.
+//! - Servers: [`Server`], several independent [`Servers`], [`Cluster`], [`Sentinels`], or the
+//!   [`Deployment`] that `LEASEHOLD_DEPLOYMENT` names. They are processes on free loopback ports,
+//!   which belong to one test and end with it. A [`Proxy`], or a [`Line`] of them, disturbs
+//!   connections on request.
 //! - A client without dependencies: [`Connection`] to one server, [`Routes`] to a deployment, and
 //!   [`Outside`], with the questions that tests ask about either.
-//! - [`KINDS`]: every kind of lock. [`PROFILES`]: the servers of vendors, for the engine to be like them.
+//! - [`KINDS`]: every kind of lock. [`PROFILES`]: the servers of vendors, for the engine to be like
+//!   them.
 //! - Other programs, by [`command`]: they see the same world however the tests were started.
 //! - Waiting for a condition rather than for a duration: [`eventually`], [`soon`], [`timed`], and
 //!   [`wait_until`] for threads.

@@ -39,8 +39,8 @@ impl Watched for Borrowed {
     }
 }
 
-/// An observer of one server or of a deployment. In a deployment, a command goes to the servers of its keys, or to all
-/// primaries if it has no keys.
+/// An observer of one server or of a deployment. In a deployment, a command goes to the servers of
+/// its keys, or to all primaries if it has no keys.
 #[derive(Debug)]
 pub struct Outside(Way);
 

@@ -7,7 +7,8 @@ use crate::command;
 /// The variable that names such libraries.
 pub const VARIABLE: &str = "LD_PRELOAD";
 
-/// The source of a wall clock that is ahead by the microseconds in the file that `CLOCK_OFFSET` names.
+/// The source of a wall clock that is ahead by the microseconds in the file that `CLOCK_OFFSET`
+/// names.
 pub const CLOCK: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/clock.c");
 
 /// Compiles a library from one file.

@@ -1,7 +1,8 @@
 //! Servers that are not quite Redis, as their vendors describe them.
 //!
-//! Each profile names its source. A refused command has the words that the source gives. If it gives none, the words
-//! are those of Redis for an unknown command. What no source mentions is as in Redis.
+//! Each profile names its source. A refused command has the words that the source gives. If it
+//! gives none, the words are those of Redis for an unknown command. What no source mentions is as
+//! in Redis.
 
 use std::time::Duration;
 
@@ -36,7 +37,8 @@ const ELASTICACHE: Profile = Profile {
     ..Profile::REDIS
 };
 
-/// Commands that are not on the list of supported ones get NOPERM. The list has CONFIG HELP and no other CONFIG.
+/// Commands that are not on the list of supported ones get NOPERM. The list has CONFIG HELP and no
+/// other CONFIG.
 const MEMORYSTORE: Profile = Profile {
     name: "Memorystore for Redis Cluster",
     source: "https://docs.cloud.google.com/memorystore/docs/cluster/supported-commands",
@@ -74,7 +76,8 @@ const ENTERPRISE_SOURCE: &str =
     "https://redis.io/docs/latest/operate/rs/references/compatibility/commands/server/";
 const AZURE_SOURCE: &str = "https://learn.microsoft.com/en-us/azure/redis/choose-clustering-policy";
 
-/// CLUSTER is on the list as well. Clients of sharded clusters need some of it, so it is left out here.
+/// CLUSTER is on the list as well. Clients of sharded clusters need some of it, so it is left out
+/// here.
 const OCI_SOURCE: &str = "https://docs.oracle.com/iaas/Content/ocicache/restrictedcommands.htm";
 const OCI: Refused = unknown(&[
     "ACL",
@@ -169,7 +172,8 @@ pub const PROFILES: [Profile; 23] = [
         slots: Slots::OneForScripts(Slots::CROSSSLOT),
         ..ENTERPRISE
     },
-    // HELLO is off by default: hello_enabled in https://help.aliyun.com/zh/redis/user-guide/supported-parameters.
+    // HELLO is off by default: hello_enabled in
+    // https://help.aliyun.com/zh/redis/user-guide/supported-parameters.
     Profile {
         name: "Alibaba Tair, cluster behind a proxy",
         source: "https://www.alibabacloud.com/help/en/redis/support/usage-of-lua-scripts",
@@ -184,8 +188,9 @@ pub const PROFILES: [Profile; 23] = [
         slots: Slots::OneForScripts("ERR eval/evalsha command keys must be in same slot"),
         ..Profile::REDIS
     },
-    // The parameter ends the check of texts, and with it that of UNPACK. A call still needs a key. The page names all
-    // commands for messages as not supported in scripts of a cluster, and gives no words.
+    // The parameter ends the check of texts, and with it that of UNPACK. A call still needs a key.
+    // The page names all commands for messages as not supported in scripts of a cluster, and gives
+    // no words.
     Profile {
         name: "Alibaba Tair, script_check_enable 0",
         source: "https://www.alibabacloud.com/help/en/redis/support/usage-of-lua-scripts",
@@ -279,9 +284,10 @@ pub const PROFILES: [Profile; 23] = [
         ])],
         ..Profile::REDIS
     },
-    // A downstream password is checked by the proxy. What it answers is what Envoy 1.40.0 answered: `tests/others/profiles/real.rs`.
-    // It says OK to SELECT and ignores it. A script runs on the server of its first key. A server of a cluster refuses
-    // keys of other slots; one of several single servers would run it all.
+    // A downstream password is checked by the proxy. What it answers is what Envoy 1.40.0 answered:
+    // `tests/others/profiles/real.rs`. It says OK to SELECT and ignores it. A script runs on the
+    // server of its first key. A server of a cluster refuses keys of other slots; one of several
+    // single servers would run it all.
     Profile {
         name: "Envoy",
         source: "https://www.envoyproxy.io/docs/envoy/latest/intro/arch_overview/other_protocols/redis",

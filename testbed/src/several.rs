@@ -59,8 +59,8 @@ impl Nodes {
         Lock::quorum(self.0.iter().map(of))
     }
 
-    /// Takes a lock called [`RED`] until all of these servers have granted it. A majority is enough for a grant, and who
-    /// answers much later has no part in it: what it granted is given back.
+    /// Takes a lock called [`RED`] until all of these servers have granted it. A majority is enough
+    /// for a grant, and who answers much later has no part in it: what it granted is given back.
     pub async fn held_by_all(&self, servers: &Servers, lock: &Lock, lease: Lease) -> LockGuard {
         let taken = async {
             loop {

@@ -28,8 +28,8 @@ pub async fn eventually_within(limit: Duration, what: &str, mut holds: impl Asyn
     }
 }
 
-/// Starts waiters until one of them is listed beside the lock. A client begins to listen when it waits for the first time,
-/// so that one may not be listed.
+/// Starts waiters until one of them is listed beside the lock. A client begins to listen when it
+/// waits for the first time, so that one may not be listed.
 pub async fn until_listed<T>(
     mut waits: impl FnMut() -> JoinHandle<T>,
     mut is_listed: impl AsyncFnMut() -> bool,
@@ -57,8 +57,8 @@ pub async fn within<T>(limit: Duration, what: &str, future: impl Future<Output =
     done.unwrap_or_else(|_| panic!("not within {limit:?}: {what}"))
 }
 
-/// The outcome of a future in which many take turns with a lock. It has twice the time, because each turn takes longer on
-/// a busy machine, but less than a lease of 30 s.
+/// The outcome of a future in which many take turns with a lock. It has twice the time, because
+/// each turn takes longer on a busy machine, but less than a lease of 30 s.
 pub async fn in_turns<T>(what: &str, future: impl Future<Output = T>) -> T {
     within(SOON * 2, what, future).await
 }

@@ -1,5 +1,5 @@
-//! The layers of `docs/dev/architecture.md`: which package may depend on which, that imports in `src` point down, and
-//! that no file imports itself through others.
+//! The layers of `docs/dev/architecture.md`: which package may depend on which, that imports in
+//! `src` point down, and that no file imports itself through others.
 //!
 //! A file may name what its ancestors define: `lock/guard.rs` belongs to `lock.rs`. A re-export
 //! counts as an import of the file that defines the item. Unit tests are ignored.
@@ -152,7 +152,8 @@ fn only_the_embedded_client_names_the_engine() {
     assert_eq!(found, right.into());
 }
 
-/// The error patterns by which the client recognizes a server are in the file that remembers what servers can do.
+/// The error patterns by which the client recognizes a server are in the file that remembers what
+/// servers can do.
 #[test]
 fn only_abilities_know_the_error_patterns_of_servers() {
     let patterns = [

@@ -92,8 +92,8 @@ fn members() -> Vec<Member> {
     members
 }
 
-/// The engine and the transport do not know the library, the library does not know the testbed, and nobody depends
-/// on a suite or a tool.
+/// The engine and the transport do not know the library, the library does not know the testbed, and
+/// nobody depends on a suite or a tool.
 #[test]
 fn packages_depend_on_lower_ones() {
     let mut upward = Vec::new();
@@ -103,8 +103,8 @@ fn packages_depend_on_lower_ones() {
                 upward.push(format!("{} -> {needed}", member.name));
             }
         }
-        // The library's unit tests need the library itself, with the embedded engine. Anything more would be
-        // built for the quickstart, too.
+        // The library's unit tests need the library itself, with the embedded engine. Anything more
+        // would be built for the quickstart, too.
         let highest = LEVELS.len() - 1;
         for needed in &member.tests_need {
             let is_library = member.name == "leasehold" && needed != "leasehold";

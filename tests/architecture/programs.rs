@@ -39,8 +39,8 @@ fn only_the_testbed_starts_programs() {
     assert_eq!(found, [folder("testbed/src/process/command.rs")]);
 }
 
-/// Starts the test below as a background job of a script under `nohup` starts it, with a strict umask, a low limit, and
-/// settings of a user.
+/// Starts the test below as a background job of a script under `nohup` starts it, with a strict
+/// umask, a low limit, and settings of a user.
 #[test]
 #[cfg(target_os = "linux")]
 fn programs_inherit_nothing() {

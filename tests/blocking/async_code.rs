@@ -98,7 +98,8 @@ pub(crate) fn the_runtime_of_an_async_client_may_end(bed: &Bed) {
                 }
             });
             let ended = Instant::now();
-            // Ends all threads of the runtime, which would otherwise serve the waiter for a moment more.
+            // Ends all threads of the runtime, which would otherwise serve the waiter for a moment
+            // more.
             runtime.shutdown_timeout(SOON);
             unlock(&holder, guard);
             let waited = waiting.join().unwrap();

@@ -4,7 +4,8 @@ use leasehold::{Error, Lease};
 use leasehold_testbed::ms;
 use tokio::runtime::Builder;
 
-/// Nobody listens at the port, so a client that asks for more than its runtime has says something else.
+/// Nobody listens at the port, so a client that asks for more than its runtime has says something
+/// else.
 #[test]
 fn a_runtime_that_lacks_something_is_refused() {
     type Enable = fn(&mut Builder) -> &mut Builder;

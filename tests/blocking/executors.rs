@@ -1,4 +1,5 @@
-//! Async calls that an executor other than tokio polls, or a runtime without timers. The runtime of the clients goes on.
+//! Async calls that an executor other than tokio polls, or a runtime without timers. The runtime of
+//! the clients goes on.
 
 use std::task::Poll;
 

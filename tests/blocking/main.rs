@@ -1,7 +1,7 @@
 //! Threads without a runtime, on the embedded engine and on a real server.
 //!
-//! A behaviour is a `fn(&Bed)` in one of the modules and a line in the list at the end. What all callers
-//! have in common is in `tests/conformance`; here is what a thread adds.
+//! A behaviour is a `fn(&Bed)` in one of the modules and a line in the list at the end. What all
+//! callers have in common is in `tests/conformance`; here is what a thread adds.
 #![expect(
     clippy::unwrap_used,
     clippy::panic,

@@ -36,8 +36,8 @@ fn runs(redis: &EmbeddedRedis, script: &str) -> u64 {
     redis.scripts_run().get(script).copied().unwrap_or(0)
 }
 
-/// The most runs of these scripts in less than `time`. If a call takes so long there and back, so many are in flight at
-/// once.
+/// The most runs of these scripts in less than `time`. If a call takes so long there and back, so
+/// many are in flight at once.
 async fn most_at_once(
     redis: &EmbeddedRedis,
     scripts: &[&str],

@@ -404,8 +404,8 @@ async fn a_try_without_waiting_keeps_no_channel_warm() {
 async fn on_a_warm_channel_a_waiter_asks_once() {
     let bed = Bed::of(&Bed::engine());
     let (a, b) = (bed.client().await, bed.client_without_polls().await);
-    // The first time the client begins to listen, and asks once more when the lock is free. After that, the release
-    // gives it the lock.
+    // The first time the client begins to listen, and asks once more when the lock is free. After
+    // that, the release gives it the lock.
     for (asks, more) in [(2, 1), (1, 0)] {
         let guard = a.lock("x").lock().await.unwrap();
         let (lock, before) = (b.lock("x"), b.stats().calls);

@@ -1,4 +1,5 @@
-//! A release of a fair lock gives it to the next waiter of this library in the same step, and tells it.
+//! A release of a fair lock gives it to the next waiter of this library in the same step, and tells
+//! it.
 
 use std::time::Duration;
 
@@ -75,8 +76,8 @@ impl HeardBy {
     }
 }
 
-/// Each behaviour, with a waiter that listens itself, and with one whose client listens for it. In a cluster, none does.
-/// Redisson sends its messages to the waiter, not to its client.
+/// Each behaviour, with a waiter that listens itself, and with one whose client listens for it. In
+/// a cluster, none does. Redisson sends its messages to the waiter, not to its client.
 pub(crate) async fn who_waits_behind_redisson_listens_itself(bed: Bed) {
     if bed.is_cluster() {
         return;
@@ -233,7 +234,8 @@ mod both {
         guard.unlock().await.unwrap();
     }
 
-    /// Its place lasts longer than it wants the lock for. So it asks, and the lock is free again when its lease is over.
+    /// Its place lasts longer than it wants the lock for. So it asks, and the lock is free again
+    /// when its lease is over.
     pub(super) async fn a_short_lease_ends_in_time(bed: Bed, heard_by: HeardBy) {
         let (one, other) = (bed.client().await, bed.client().await);
         heard_by.begins(&bed, &other).await;
@@ -267,7 +269,8 @@ mod both {
         served("the next", next).await.0.unlock().await.unwrap();
     }
 
-    /// Behind a new connection may be another server, and messages of the former one may still come.
+    /// Behind a new connection may be another server, and messages of the former one may still
+    /// come.
     pub(super) async fn after_a_reconnect_no_message_is_believed(bed: Bed, heard_by: HeardBy) {
         let one = bed.client().await;
         let (other, line) = FaultyConnection::with(&bed, |builder| builder).await;
@@ -287,7 +290,8 @@ mod both {
         served("the next", next).await.0.unlock().await.unwrap();
     }
 
-    /// The lease that a release begins ends with the place, so a waiter that died costs no more than that.
+    /// The lease that a release begins ends with the place, so a waiter that died costs no more
+    /// than that.
     pub(super) async fn who_dies_with_a_grant_costs_its_place(bed: Bed, heard_by: HeardBy) {
         let (one, third) = (bed.client().await, bed.client().await);
         let (other, line) = FaultyConnection::with(&bed, |builder| builder).await;

@@ -27,8 +27,8 @@ fn delete(bed: &Bed, names: &[String]) {
     }
 }
 
-/// Retries until all members hold the lock. A busy server may be left out of a grant. While its release is to come, it
-/// looks as if it took part.
+/// Retries until all members hold the lock. A busy server may be left out of a grant. While its
+/// release is to come, it looks as if it took part.
 async fn held_by_all(bed: &Bed, client: &Client, members: usize) -> LockGuard {
     let lock = quorum(client, members);
     let settled = async || client.stats().releases_pending == 0;

@@ -222,8 +222,8 @@ async fn shares_of_near_clients(clients: usize, idle: usize) -> Vec<u32> {
     taken
 }
 
-/// A yield ends when every other client has had the lock. If the first one ended it, two clients would alternate and
-/// starve the rest.
+/// A yield ends when every other client has had the lock. If the first one ended it, two clients
+/// would alternate and starve the rest.
 #[tokio::test(start_paused = true)]
 async fn several_near_clients_share_evenly() {
     let taken = shares_of_near_clients(6, 0).await;
@@ -241,8 +241,8 @@ async fn an_idle_subscriber_costs_two_busy_clients_little() {
     );
 }
 
-/// The turns of a client that is so far away, one way, and takes a fenced lock, and those of two busy clients beside the
-/// engine. No two of their holds follow each other without a release.
+/// The turns of a client that is so far away, one way, and takes a fenced lock, and those of two
+/// busy clients beside the engine. No two of their holds follow each other without a release.
 async fn turns_beside_two_busy_ones(make: fn(&Client) -> Lock, distance: Duration) -> (u32, u32) {
     fastrand::seed(1);
     let engine = EmbeddedRedis::new();
@@ -273,15 +273,16 @@ async fn turns_beside_two_busy_ones(make: fn(&Client) -> Lock, distance: Duratio
     (turns, theirs)
 }
 
-/// A release gives the lock to clients that are listed. This one listens to the same releases and is not: it is a waiter of
-/// a fenced lock, and slower than they are, as a thread of Redisson is.
+/// A release gives the lock to clients that are listed. This one listens to the same releases and
+/// is not: it is a waiter of a fenced lock, and slower than they are, as a thread of Redisson is.
 #[tokio::test(start_paused = true)]
 async fn who_is_slow_and_not_listed_has_its_turns() {
     let (turns, theirs) = turns_beside_two_busy_ones(|client| client.lock("x"), NEAR).await;
     assert!(turns > theirs / 100, "{turns} turns beside {theirs}");
 }
 
-/// No release gives a fenced lock. Each of the busy clients lets the others go first, and takes the turn of the far one.
+/// No release gives a fenced lock. Each of the busy clients lets the others go first, and takes the
+/// turn of the far one.
 #[tokio::test(start_paused = true)]
 async fn who_is_slow_has_its_turns_of_a_lock_that_nobody_is_given() {
     for distance in DISTANCES_US.map(Duration::from_micros) {

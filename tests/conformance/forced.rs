@@ -1,4 +1,5 @@
-//! Holds that are ended by force. Their leases are fixed and long, so only a message ends them in time.
+//! Holds that are ended by force. Their leases are fixed and long, so only a message ends them in
+//! time.
 
 use std::time::Duration;
 
@@ -90,7 +91,8 @@ pub(crate) async fn a_reason_is_short_and_printable(bed: Bed) {
     assert!(client.lock("x").force_unlock(&longest).await.unwrap());
 }
 
-/// Another hold under the key was meant, of this client or of another one that has its first digits.
+/// Another hold under the key was meant, of this client or of another one that has its first
+/// digits.
 pub(crate) async fn what_a_message_said_is_forgotten_with_the_answer(bed: Bed) {
     let client = bed.client().await;
     let guard = client.lock("x").try_lock_now(HOUR).await.unwrap();

@@ -1,6 +1,8 @@
-//! A release of a plain lock gives it to the first waiter that is listed beside it, and tells its client.
+//! A release of a plain lock gives it to the first waiter that is listed beside it, and tells its
+//! client.
 //!
-//! In a cluster nobody is listed, because there a script does not hear whether its message has arrived.
+//! In a cluster nobody is listed, because there a script does not hear whether its message has
+//! arrived.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -105,7 +107,8 @@ pub(crate) async fn a_release_gives_the_lock_to_the_next_waiter(bed: Bed) {
     is_free(&bed).await;
 }
 
-/// Its first renewal is due when it would have been without the hand-over, and sets the whole lease.
+/// Its first renewal is due when it would have been without the hand-over, and sets the whole
+/// lease.
 pub(crate) async fn what_was_given_is_handed_over_and_renewed(bed: Bed) {
     if bed.is_cluster() {
         return;
@@ -335,7 +338,8 @@ pub(crate) async fn who_does_not_listen_is_given_nothing(bed: Bed) {
     is_free(&bed).await;
 }
 
-/// The lease that a release begins is short, so a waiter that died costs no more than that, and a poll.
+/// The lease that a release begins is short, so a waiter that died costs no more than that, and a
+/// poll.
 pub(crate) async fn who_dies_with_the_lock_costs_a_claim(bed: Bed) {
     if bed.is_cluster() {
         return;
@@ -355,7 +359,8 @@ pub(crate) async fn who_dies_with_the_lock_costs_a_claim(bed: Bed) {
     dead.abort();
 }
 
-/// Nobody else listens. Still, after a streak all may ask, because nobody knows who listens without a trace.
+/// Nobody else listens. Still, after a streak all may ask, because nobody knows who listens without
+/// a trace.
 pub(crate) async fn after_a_streak_all_waiters_may_ask(bed: Bed) {
     if bed.is_cluster() {
         return;
@@ -364,8 +369,8 @@ pub(crate) async fn after_a_streak_all_waiters_may_ask(bed: Bed) {
     assert_eq!(given_in_sixteen_rounds(&bed, &clients).await, 14);
 }
 
-/// A client without an entry, like those of Redisson, is passed over once by the only waiter that is listed, and not twice in
-/// a row. Then it may ask as early as the others.
+/// A client without an entry, like those of Redisson, is passed over once by the only waiter that
+/// is listed, and not twice in a row. Then it may ask as early as the others.
 pub(crate) async fn who_is_not_listed_gets_its_turn(bed: Bed) {
     if bed.is_cluster() {
         return;
@@ -459,7 +464,8 @@ pub(crate) async fn the_list_stays_with_the_hold(bed: Bed) {
     served("the next", next).await.unlock().await.unwrap();
 }
 
-/// The release of a fair lock does not read the list, and no release of a writer or of Redisson either.
+/// The release of a fair lock does not read the list, and no release of a writer or of Redisson
+/// either.
 pub(crate) async fn who_waits_for_a_holder_of_another_kind_is_not_listed(bed: Bed) {
     let (one, other) = (client(&bed).await, bed.client().await);
     // From now on, this client can be listed.
@@ -586,7 +592,8 @@ pub(crate) async fn who_finds_no_room_lets_earlier_waiters_go_first(bed: Bed) {
     each_has_its_turn(earlier.chain([again])).await;
 }
 
-/// A waiter that lets others go first after a message to all hears at once that a release has given it the lock.
+/// A waiter that lets others go first after a message to all hears at once that a release has given
+/// it the lock.
 pub(crate) async fn a_yielding_waiter_takes_what_it_is_given(bed: Bed) {
     if bed.is_cluster() {
         return;
@@ -605,8 +612,8 @@ pub(crate) async fn a_yielding_waiter_takes_what_it_is_given(bed: Bed) {
     guard.unlock().await.unwrap();
 }
 
-/// If the waiter that is given the lock is dead, nothing is published when that ends. So a client without an entry, like
-/// those of Redisson, hears of the grant, and learns how short its lease is.
+/// If the waiter that is given the lock is dead, nothing is published when that ends. So a client
+/// without an entry, like those of Redisson, hears of the grant, and learns how short its lease is.
 pub(crate) async fn who_is_not_listed_is_told_of_a_short_lease(bed: Bed) {
     if bed.is_cluster() {
         return;

@@ -1,5 +1,5 @@
-//! Nothing is taken on a server that has just become the primary. Only the embedded engine fails over at a word;
-//! `tests/deployments/forced.rs` and the fault run do it with real servers.
+//! Nothing is taken on a server that has just become the primary. Only the embedded engine fails
+//! over at a word; `tests/deployments/forced.rs` and the fault run do it with real servers.
 
 use std::time::Duration;
 

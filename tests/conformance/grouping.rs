@@ -1,5 +1,5 @@
-//! Calls about many keys, where a call may name keys of one slot only: in a cluster, and behind its proxy. Every call
-//! declares its keys. The nodes are in memory.
+//! Calls about many keys, where a call may name keys of one slot only: in a cluster, and behind its
+//! proxy. Every call declares its keys. The nodes are in memory.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
@@ -27,8 +27,8 @@ struct Asked {
     keys: Vec<String>,
 }
 
-/// Three nodes. Like Redis, a node refuses keys that are not in its slots. Like some providers, it refuses scripts
-/// without keys.
+/// Three nodes. Like Redis, a node refuses keys that are not in its slots. Like some providers, it
+/// refuses scripts without keys.
 #[derive(Clone, Default)]
 struct Nodes {
     engine: EmbeddedRedis,
@@ -233,7 +233,8 @@ async fn the_safety_poll_of_a_cluster_is_one_call_for_each_key() {
     assert_eq!(taken.unwrap().len(), NAMES);
 }
 
-/// A proxy that hides a cluster: it is no cluster for its clients, and refuses scripts with keys of several slots.
+/// A proxy that hides a cluster: it is no cluster for its clients, and refuses scripts with keys of
+/// several slots.
 #[tokio::test(start_paused = true)]
 async fn a_proxy_that_takes_keys_of_one_slot_refuses_few_calls() {
     for proxy in PROXIES {

@@ -1,4 +1,5 @@
-//! Limits that acquisitions declare: they make a semaphore, change its number, and refuse what can never be granted.
+//! Limits that acquisitions declare: they make a semaphore, change its number, and refuse what can
+//! never be granted.
 #![expect(
     clippy::future_not_send,
     reason = "all of a test is polled in one task"
@@ -51,7 +52,8 @@ impl Taken {
 }
 
 impl Of {
-    /// Takes permits of the semaphore `s` by a value with this limit. Waits for ever, or for the time given.
+    /// Takes permits of the semaphore `s` by a value with this limit. Waits for ever, or for the
+    /// time given.
     pub(crate) async fn take(
         self,
         client: &Client,
@@ -397,7 +399,8 @@ pub(crate) async fn a_limit_ends_with_its_semaphore(bed: Bed) {
     let semaphore = client.semaphore("s");
     assert!(semaphore.try_set_permits_for(2, longer).await.unwrap());
     let held = Of::Plain.take(&client, 3, 1, None).await.unwrap();
-    // Before 7.2, Redis reads its clock for each command of a script. It may be stopped between two of them.
+    // Before 7.2, Redis reads its clock for each command of a script. It may be stopped between two
+    // of them.
     let stop = if bed.is_embedded() { 0 } else { 1_000 };
     let latest = bed.left("s") + stop;
     assert!((1..=latest).contains(&bed.left(LIMIT)));

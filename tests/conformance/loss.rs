@@ -152,7 +152,8 @@ pub(crate) async fn a_permanent_key_stays_with_its_holder(bed: Bed) {
             let what = kind.name;
             until_certain(&guard).await;
             assert!(is_permanent(&bed, kind), "{what}: verified");
-            // In a cluster, the connection of this node may be cut after the others have verified as many holds.
+            // In a cluster, the connection of this node may be cut after the others have verified
+            // as many holds.
             eventually("extended", async || guard.extend(2 * HOUR).await.is_ok()).await;
             assert!(is_permanent(&bed, kind), "{what}: extended");
             if kind.reentrant {
@@ -175,8 +176,8 @@ pub(crate) async fn a_permanent_key_stays_with_its_holder(bed: Bed) {
     }
 }
 
-/// The request for a renewal arrives when the lease is over and somebody else has the lock. Only the engine has such
-/// lines.
+/// The request for a renewal arrives when the lease is over and somebody else has the lock. Only
+/// the engine has such lines.
 #[test]
 fn a_renewal_that_comes_late_prolongs_nothing_of_others() {
     for kind in KINDS.iter().filter(|kind| kind.exclusive) {
@@ -192,7 +193,8 @@ fn a_renewal_that_comes_late_prolongs_nothing_of_others() {
             };
             // The lines of the client that came first.
             engine.links()[0].set_faults(late, 1);
-            // A third of the lease later the renewal is sent. It arrives 200 ms after the end of the lease.
+            // A third of the lease later the renewal is sent. It arrives 200 ms after the end of
+            // the lease.
             timed("lost", guard.ended()).await;
             sleep(ms(100)).await;
             let next = kind.lock(&other, "x").try_lock_now(Lease::Renewed).await;

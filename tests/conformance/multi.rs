@@ -206,8 +206,9 @@ pub(crate) async fn members_of_members_have_one_order(bed: Bed) {
     let taking = tokio::spawn(async move { lock.lock().await });
     eventually("waiting", async || one.stats().listeners == 1).await;
     if bed.is_embedded() {
-        // What is behind the busy one was given back, so that nobody waits for a later one while an earlier one is free.
-        // On a server the machine may have stalled, so the members may have been given back.
+        // What is behind the busy one was given back, so that nobody waits for a later one while an
+        // earlier one is free. On a server the machine may have stalled, so the members may have
+        // been given back.
         assert_eq!([a, b, c].map(|name| bed.exists(name)), [true, true, false]);
     }
     held.unlock().await.unwrap();

@@ -98,10 +98,12 @@ async fn takes_the_second_in_doubt(
     for _ in 0..5 {
         let held = other.fenced_lock(SECOND).lock().await.unwrap();
         let before = taken();
-        // The connection must last until it gives back what it has, which takes much less than the limit of a command.
+        // The connection must last until it gives back what it has, which takes much less than the
+        // limit of a command.
         let (client, line) =
             FaultyConnection::with(bed, |builder| builder.command_timeout(ms(2000))).await;
-        // Its own safety poll asks for the second again, because messages are lost with the replies.
+        // Its own safety poll asks for the second again, because messages are lost with the
+        // replies.
         let second = Lock::from(client.fenced_lock(SECOND)).with_safety_poll(ms(100));
         let lock = Lock::multi([client.fair_lock(FIRST), second]);
         let taking = tokio::spawn(async move { lock.try_lock(ms(6000), Lease::Renewed).await });

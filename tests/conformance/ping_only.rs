@@ -1,4 +1,5 @@
-//! A proxy that answers PING itself, while the server behind it is dead. Only a server in memory has the switch.
+//! A proxy that answers PING itself, while the server behind it is dead. Only a server in memory
+//! has the switch.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

@@ -20,7 +20,8 @@ fn fields(redis: &EmbeddedRedis) -> Vec<String> {
     fields.into_iter().map(text).collect()
 }
 
-/// A call whose caller has given up arrives during the next hold of its client: it is refused, and the hold stays.
+/// A call whose caller has given up arrives during the next hold of its client: it is refused, and
+/// the hold stays.
 #[tokio::test(start_paused = true)]
 async fn a_call_that_was_given_up_arrives_during_the_next_hold() {
     let mut came = 0;
@@ -61,7 +62,8 @@ async fn a_call_that_was_given_up_arrives_during_the_next_hold() {
     assert!((1..8).contains(&came), "{came} came late");
 }
 
-/// A hold whose renewal is answered after its deadline is lost, and others get the lock long before Redis would free it.
+/// A hold whose renewal is answered after its deadline is lost, and others get the lock long before
+/// Redis would free it.
 #[tokio::test(start_paused = true)]
 async fn a_renewal_that_is_answered_too_late_does_not_count() {
     let redis = Bed::engine();

@@ -235,8 +235,8 @@ pub(crate) async fn a_deleted_queue_forms_again(bed: Bed) {
         "{commands} commands"
     );
     assert_eq!(deadlines(&bed).len(), MANY);
-    // No client knows the order of another client's waiters, but each knows its own. If it takes this thread a second to get
-    // to a waiter, that one takes another place.
+    // No client knows the order of another client's waiters, but each knows its own. If it takes
+    // this thread a second to get to a waiter, that one takes another place.
     let back = queue(&bed);
     let stayed = |owners: &[String]| {
         let both = owners
@@ -269,7 +269,8 @@ fn ask(bed: &Bed, args: &[&str]) {
     bed.command(&[&call, args].concat());
 }
 
-/// Waiters of two clients come back in any order. Each names the last eight that came before it, which may not be back.
+/// Waiters of two clients come back in any order. Each names the last eight that came before it,
+/// which may not be back.
 pub(crate) async fn waiters_that_come_back_stand_in_their_order(bed: Bed) {
     const WAITERS: usize = 61;
     let line: Vec<String> = (0..WAITERS)
@@ -355,8 +356,8 @@ pub(crate) async fn a_redisson_thread_behind_dead_waiters_is_notified(bed: Bed) 
         let held = holder.lock(&name).try_lock_now(LONG).await.unwrap();
         let (listening, before) = (thread.lock(&name), thread.stats().calls);
         let listening = tokio::spawn(async move { listening.lock().await });
-        // The thread asks once more after it has subscribed, and starts over if the machine is so busy that it is polled
-        // late.
+        // The thread asks once more after it has subscribed, and starts over if the machine is so
+        // busy that it is polled late.
         eventually("listening", async || thread.stats().calls >= before + 2).await;
         let asked = thread.stats().calls;
         let released = way.ends_with("release") && way != "a forced release";

@@ -319,7 +319,8 @@ pub(crate) async fn readers_are_not_starved_by_writers_of_their_client(bed: Bed)
     nothing_is_left(&bed).await;
 }
 
-/// The outcome of a wait of zero. A machine that stalls may lose its reply; it is asked again when that is undone.
+/// The outcome of a wait of zero. A machine that stalls may lose its reply; it is asked again when
+/// that is undone.
 async fn asked<T>(client: &Client, ask: impl AsyncFn() -> Result<T, Error>) -> Result<T, Error> {
     let outcome = ask().await;
     if !matches!(&outcome, Err(error) if error.may_be_held()) {

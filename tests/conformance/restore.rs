@@ -164,8 +164,8 @@ pub(crate) async fn a_hold_under_release_is_given_to_nobody(bed: Bed) {
 }
 
 pub(crate) async fn a_hold_taken_by_a_cancelled_restore_is_given_to_nobody(bed: Bed) {
-    // If the connection does not survive the pause, a release is repeated for as long as a late call could take the lock:
-    // for this lease.
+    // If the connection does not survive the pause, a release is repeated for as long as a late
+    // call could take the lock: for this lease.
     let (hasty, other) = (bed.client_with_lease(SOON).await, bed.client().await);
     let lock = hasty.string_lock("x");
     let owner = forget(lock.lock().await.unwrap());

@@ -1,4 +1,5 @@
-//! How long an acquisition takes while the server stands still: it keeps its connections and answers nothing.
+//! How long an acquisition takes while the server stands still: it keeps its connections and
+//! answers nothing.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! The provider of tokens of docs/managed-services.md, on an engine that ends connections whose login is old.
+//! The provider of tokens of docs/managed-services.md, on an engine that ends connections whose
+//! login is old.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -13,8 +14,8 @@ use tokio::time::{Instant, sleep};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// Has a token signed when it is needed, and keeps it. The client asks for each connection, and again after three
-/// quarters of a token's time.
+/// Has a token signed when it is needed, and keeps it. The client asks for each connection, and
+/// again after three quarters of a token's time.
 #[derive(Debug)]
 struct Tokens<S> {
     user: String,

@@ -1,4 +1,5 @@
-//! A server that refuses keys that the caller of a script has not declared. Only an engine in memory has the switch.
+//! A server that refuses keys that the caller of a script has not declared. Only an engine in
+//! memory has the switch.
 
 use std::collections::BTreeMap;
 

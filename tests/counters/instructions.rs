@@ -7,7 +7,8 @@ use crate::operation::Operation;
 const SHORT: u32 = 200;
 const LONG: u32 = 600;
 
-/// Of one operation: what a longer run has more than a shorter one, so without the start and the end of the program.
+/// Of one operation: what a longer run has more than a shorter one, so without the start and the
+/// end of the program.
 pub(crate) fn of(operation: Operation, url: &str) -> f64 {
     let [short, long] = [SHORT, LONG].map(|times| run(operation, times, url));
     (long - short) / f64::from(LONG - SHORT)

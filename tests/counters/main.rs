@@ -1,6 +1,6 @@
-//! What each basic operation costs, counted exactly: Redis commands, bytes, allocations and instructions. The numbers are
-//! in `counted.txt`. The test fails if one of them has grown, and also if one has become much smaller, so that the file
-//! stays true:
+//! What each basic operation costs, counted exactly: Redis commands, bytes, allocations and
+//! instructions. The numbers are in `counted.txt`. The test fails if one of them has grown, and
+//! also if one has become much smaller, so that the file stays true:
 //!
 //! ```text
 //! optimised="--config profile.test.package.leasehold.opt-level=1 --config profile.test.package.leasehold-tests.opt-level=1"
@@ -8,9 +8,9 @@
 //! cargo test --workspace --all-features $optimised --test counters -- write    # writes
 //! ```
 //!
-//! Neither the speed of the machine nor what runs beside it matters (`operation.rs`). Instructions need valgrind. They
-//! depend on the compiler, and are those of a build with little optimisation: a change of two percent says something, the
-//! number itself does not.
+//! Neither the speed of the machine nor what runs beside it matters (`operation.rs`). Instructions
+//! need valgrind. They depend on the compiler, and are those of a build with little optimisation: a
+//! change of two percent says something, the number itself does not.
 
 mod instructions;
 mod operation;

@@ -2,12 +2,14 @@
 //!
 //! What is counted must not depend on how fast the machine is:
 //!
-//! - Time stands still and passes in steps. Timers fire when this says so, each time after the same work.
-//! - Before the thread waits for the server, the server has answered everything that was sent ([`Server::has_answered`]),
-//!   so all replies to a burst come in one read.
+//! - Time stands still and passes in steps. Timers fire when this says so, each time after the same
+//!   work.
+//! - Before the thread waits for the server, the server has answered everything that was sent
+//!   ([`Server::has_answered`]), so all replies to a burst come in one read.
 //! - Jitter is the same in every run.
 //!
-//! What remains is chance: the ids of clients and the seeds of hash tables differ from process to process.
+//! What remains is chance: the ids of clients and the seeds of hash tables differ from process to
+//! process.
 
 use std::io::{self, Read as _, Write as _};
 use std::net;
@@ -203,8 +205,8 @@ impl Prepared {
     }
 }
 
-/// A client whose connections a test dials does everything on the runtime of its caller. Others have a thread and a
-/// runtime of their own, where time does not stand still.
+/// A client whose connections a test dials does everything on the runtime of its caller. Others
+/// have a thread and a runtime of their own, where time does not stand still.
 fn dialed(address: &str) -> io::Result<DuplexStream> {
     let server = net::TcpStream::connect(address)?;
     server.set_nodelay(true)?;
@@ -316,8 +318,9 @@ impl Server {
         }
     }
 
-    /// Waits until the server has answered everything that it was sent before. Redis answers all connections from which
-    /// it has read before it reads again. So when the second answer is here, those to earlier commands are, too.
+    /// Waits until the server has answered everything that it was sent before. Redis answers all
+    /// connections from which it has read before it reads again. So when the second answer is here,
+    /// those to earlier commands are, too.
     fn has_answered(&self) {
         for _ in 0..2 {
             // Without allocations, which are counted.

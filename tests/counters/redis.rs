@@ -33,8 +33,8 @@ impl Counters {
         }
     }
 
-    /// What was spent from here to `end`, without what looking at the counters costs. The `idle` ones are from directly
-    /// before `self`.
+    /// What was spent from here to `end`, without what looking at the counters costs. The `idle`
+    /// ones are from directly before `self`.
     pub(crate) fn until(self, end: &Self, idle: &Self) -> Self {
         let spent =
             |of: fn(&Self) -> u64| (of(end) - of(&self)).saturating_sub(of(&self) - of(idle));

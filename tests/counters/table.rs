@@ -11,10 +11,12 @@ fn noise(name: &str, what: &str) -> f64 {
         // Chance decides which of them find room in the list, and who yields.
         _ if name.starts_with("turn among 64 clients") => 15.0,
         _ if name.starts_with("turn among 2 clients") => 2.0,
-        // Half a percent was seen: ids and the seeds of hash tables are random. One command more is at least 4 %.
+        // Half a percent was seen: ids and the seeds of hash tables are random. One command more is
+        // at least 4 %.
         "instructions" => 1.5,
-        // They are the same in each run, except that looking at them costs a few bytes more or less, and that a fair
-        // lock looks at the server's clock. One allocation more is at least 0.7 %.
+        // They are the same in each run, except that looking at them costs a few bytes more or
+        // less, and that a fair lock looks at the server's clock. One allocation more is at least
+        // 0.7 %.
         _ => 0.5,
     }
 }

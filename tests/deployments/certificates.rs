@@ -129,7 +129,8 @@ async fn several_authorities_are_trusted() {
     }
 }
 
-/// Many times: the server closes the connection while the client writes, and the reason must not be lost.
+/// Many times: the server closes the connection while the client writes, and the reason must not be
+/// lost.
 #[tokio::test]
 async fn a_client_certificate_that_is_missing_or_wrong_is_refused_with_the_cause() {
     let authorities = Authorities::new();
@@ -291,7 +292,8 @@ async fn unusable_files_keep_the_last_good_certificates() {
     until_back(&client).await;
 }
 
-/// A plain client at a TLS port, and a TLS client at a plain port, where the server may wait for the end of a line.
+/// A plain client at a TLS port, and a TLS client at a plain port, where the server may wait for
+/// the end of a line.
 #[tokio::test]
 async fn an_error_asks_whether_the_port_is_of_the_other_kind() {
     let authorities = Authorities::new();

@@ -175,8 +175,8 @@ impl Shared {
         }
     }
 
-    /// Accepts only errors that a caller must expect while servers fail. On a busy machine a wait may end before its turn;
-    /// `all_win_again` sees whether there is one.
+    /// Accepts only errors that a caller must expect while servers fail. On a busy machine a wait
+    /// may end before its turn; `all_win_again` sees whether there is one.
     fn refused(&self, name: &str, error: &Error) {
         if error.is_timeout() {
             return;

@@ -38,7 +38,8 @@ const RENEWAL: &str = "renewal of 1,000 holds";
 
 /// On one server, and on a cluster of three masters over which the keys are spread.
 const DIFFERENT: [(&str, Cost, Cost); 2] = [
-    // In a cluster, no release gives a lock to a waiter, because a script does not hear whether its message has arrived.
+    // In a cluster, no release gives a lock to a waiter, because a script does not hear whether its
+    // message has arrived.
     (
         HANDED,
         Cost {
@@ -148,8 +149,8 @@ async fn of_waits(counted: &mut Counted) -> Costs {
     };
     let clients = counted.clients().await;
     if !matches!(counted.deployment, Deployment::Cluster(_)) {
-        // The waiter's client begins to listen for grants when it waits for the first time. Until it does, no release
-        // gives it the lock.
+        // The waiter's client begins to listen for grants when it waits for the first time. Until
+        // it does, no release gives it the lock.
         let mut number = NOT_COUNTED;
         eventually("a waiter is listed", async || {
             number += 1;

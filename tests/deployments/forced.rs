@@ -1,8 +1,9 @@
 //! Masters that are replaced by force while a replica lacks their last grants.
 //!
-//! `LEASEHOLD_FORCED` is the number of failovers for each setting (3). Where grants can be lost and nothing else is done,
-//! the run goes on until a lost one has led to a double hold, because otherwise it shows nothing. `LEASEHOLD_SEED` is the
-//! seed. With `--nocapture` it prints the rows of the tables in `docs/guarantees.md`.
+//! `LEASEHOLD_FORCED` is the number of failovers for each setting (3). Where grants can be lost and
+//! nothing else is done, the run goes on until a lost one has led to a double hold, because
+//! otherwise it shows nothing. `LEASEHOLD_SEED` is the seed. With `--nocapture` it prints the rows
+//! of the tables in `docs/guarantees.md`.
 
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::SeqCst};
@@ -31,7 +32,8 @@ const SECTION: std::ops::Range<u64> = 20..400;
 /// How clients are prepared for a failover.
 #[derive(Clone, Copy, Debug)]
 enum Setting {
-    /// Grants wait for so many replicas, and a new primary gives locks at once. These locks have tokens.
+    /// Grants wait for so many replicas, and a new primary gives locks at once. These locks have
+    /// tokens.
     Copies(u32),
     /// A new primary gives locks at once. Locks of several kinds.
     NoGrace,

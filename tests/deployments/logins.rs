@@ -37,7 +37,8 @@ fn logins(server: &Server) -> usize {
     server.clients("user=ann").len()
 }
 
-/// As with tokens: each is accepted for a while, and the password of one login is no good for the next.
+/// As with tokens: each is accepted for a while, and the password of one login is no good for the
+/// next.
 #[tokio::test]
 async fn tokens_that_expire_are_renewed_on_the_living_connections_and_no_call_fails() {
     let server = Server::start();

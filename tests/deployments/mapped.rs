@@ -100,8 +100,8 @@ async fn are_announced(cluster: &Cluster) -> bool {
     are_set
 }
 
-/// A known complaint: a cluster in containers or behind tunnels cannot be used, or only until a slot
-/// moves or a node fails.
+/// A known complaint: a cluster in containers or behind tunnels cannot be used, or only until a
+/// slot moves or a node fails.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cluster_whose_nodes_announce_names_that_nobody_knows() {
     let mut cluster = Cluster::start();

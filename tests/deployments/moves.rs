@@ -113,8 +113,8 @@ async fn a_reader_whose_lifetime_is_on_its_way_is_not_passed_over() {
     staying.unlock().await.expect("held");
 }
 
-/// A script may touch a key that it has just deleted. Where a slot migrates, that key counts as moved, and the script is
-/// stopped half-way.
+/// A script may touch a key that it has just deleted. Where a slot migrates, that key counts as
+/// moved, and the script is stopped half-way.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_release_that_is_stopped_half_way_is_no_loss() {
     let cluster = Cluster::start_with(Shape {

@@ -23,8 +23,8 @@ const LONG: Duration = Duration::from_secs(300);
 /// Ends during an outage, and is renewed otherwise.
 const SHORT: Duration = Duration::from_millis(1_500);
 
-/// Outlasts a failover of busy servers. A sentinel whose clock jumped, or that stood still for two seconds, does nothing
-/// for half a minute.
+/// Outlasts a failover of busy servers. A sentinel whose clock jumped, or that stood still for two
+/// seconds, does nothing for half a minute.
 const RENEWED: Duration = Duration::from_secs(90);
 
 const WAIT: Duration = Duration::from_millis(500);
@@ -360,8 +360,9 @@ async fn a_slot_moves_while_another_shard_stands_still() {
     }
 }
 
-/// Asserts that a hold is renewed within what is left of its lease. `before` is how many renewals there were when the server
-/// that had it stopped. The first one after that may have come already, and the next comes much later.
+/// Asserts that a hold is renewed within what is left of its lease. `before` is how many renewals
+/// there were when the server that had it stopped. The first one after that may have come already,
+/// and the next comes much later.
 async fn is_renewed(client: &Client, guard: &LockGuard, before: u64) {
     let since = Instant::now();
     eventually("renewed", async || {

@@ -16,7 +16,8 @@ async fn connect(builder: ClientBuilder) -> Client {
     connected.expect("connects")
 }
 
-/// One client ends holds of the other. `heard` is the number of subscriptions of all channels of clients.
+/// One client ends holds of the other. `heard` is the number of subscriptions of all channels of
+/// clients.
 async fn told([holder, other]: [&Client; 2], names: &[String], heard: impl Fn() -> usize + Sync) {
     let mut guards = Vec::new();
     for name in names {

@@ -1,7 +1,7 @@
 //! A dropped future leaves nothing behind, wherever it is dropped.
 //!
-//! Each call is dropped after every number of polls until it completes. After each cut, Redis and the
-//! client's counters are checked.
+//! Each call is dropped after every number of polls until it completes. After each cut, Redis and
+//! the client's counters are checked.
 
 use std::time::{Duration, Instant};
 

@@ -70,8 +70,8 @@ fn work(outside: &mut Outside) -> (u64, Vec<(String, u64)>) {
         .map(|(command, stats)| (command, stats.calls))
         .collect();
     let ours = ["info", "config|resetstat", "llen"];
-    // Subscriptions and probes of connections continue on the side. A cluster client of another test
-    // may ask for a node that had this port before.
+    // Subscriptions and probes of connections continue on the side. A cluster client of another
+    // test may ask for a node that had this port before.
     let discovery = ["hello", "cluster|slots", "pubsub|shardnumsub", "ping"];
     let beside = |command: &str| command.ends_with("subscribe") || discovery.contains(&command);
     work.retain(|(command, _)| !ours.contains(&&**command) && !beside(command));
@@ -244,8 +244,8 @@ fn a_release_among_many_readers_looks_at_few_of_them() {
     });
 }
 
-/// The commands of one acquisition that is granted and of one that is refused, after the scripts are loaded and the
-/// limit is applied.
+/// The commands of one acquisition that is granted and of one that is refused, after the scripts
+/// are loaded and the limit is applied.
 async fn semaphore_costs(limit: Option<u32>, permits: u32) -> [Vec<(String, u64)>; 2] {
     let server = Server::start();
     let client = quiet(&server).connect().await.expect("connects");

@@ -1,4 +1,5 @@
-//! A release that gives a lock to the next waiter, on a server that takes no writes, or lets nobody hear of it.
+//! A release that gives a lock to the next waiter, on a server that takes no writes, or lets nobody
+//! hear of it.
 
 use leasehold::{Client, LockGuard};
 use leasehold_testbed::{Outside, Server, eventually, ms, until_listed, within};
@@ -33,7 +34,8 @@ fn a_server_that_takes_no_writes_tells_nobody_of_a_grant() {
         let mut outside = Outside::of(&server);
         let guard = hold(&one, "n").await;
         let mut next = listed(&other, &mut outside).await;
-        // Its client has met another one then, and so has the next holder's: their releases look for waiters.
+        // Its client has met another one then, and so has the next holder's: their releases look
+        // for waiters.
         guard.unlock().await.expect("held");
         let guard = within(LIMIT, "the other one", &mut next)
             .await
@@ -100,7 +102,8 @@ fn a_client_that_may_not_hear_its_channel_any_more_lets_its_waiters_listen() {
     });
 }
 
-/// As a waiter is that comes later. Otherwise it would wait for a message that nobody can send to it.
+/// As a waiter is that comes later. Otherwise it would wait for a message that nobody can send to
+/// it.
 #[test]
 fn a_waiter_whose_channel_is_refused_later_is_told() {
     beside(LIMIT, async {

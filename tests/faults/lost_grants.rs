@@ -12,8 +12,9 @@ use crate::testbed::alone;
 const LIMIT: Duration = Duration::from_secs(120);
 /// Longer than any undo may take.
 const LONG: Duration = ms(20_000);
-/// The time from the end of a fault until its effects are gone: an undo without a reply is repeated after a command
-/// timeout. The rest is for a machine that stalls, and ends long before a lease does.
+/// The time from the end of a fault until its effects are gone: an undo without a reply is repeated
+/// after a command timeout. The rest is for a machine that stalls, and ends long before a lease
+/// does.
 const HEALED: Duration = ms(8_000);
 
 /// Plays one scene for each kind, on its own server.

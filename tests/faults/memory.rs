@@ -1,4 +1,5 @@
-//! What locks and clients cost the server's memory and its connections, compared with docs/sizing.md.
+//! What locks and clients cost the server's memory and its connections, compared with
+//! docs/sizing.md.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -30,7 +31,8 @@ fn documented(row: &str) -> usize {
     number.replace(',', "").parse().expect("a number")
 }
 
-/// What the page says, if it is wrong. Other versions of the server need less, above all for connections.
+/// What the page says, if it is wrong. Other versions of the server need less, above all for
+/// connections.
 fn wrong(row: &str, measured: usize) -> Option<String> {
     let documented = documented(row);
     let range = documented / 4..=documented * 5 / 4;

@@ -17,13 +17,14 @@ fn name_of(how: &str, time: usize) -> String {
     format!("{how}:{time}")
 }
 
-/// Starts processes that drop a guard and end. Each leaves its lock free, long before the lease ends.
+/// Starts processes that drop a guard and end. Each leaves its lock free, long before the lease
+/// ends.
 fn leaves_nothing(how: &str) {
     alone(LIMIT, async {
         let server = Borrowed::take();
         let mut outside = Outside::of(&server);
-        // A server that does not know the script of a release yet asks for its text, and gets it only
-        // from a process that lives.
+        // A server that does not know the script of a release yet asks for its text, and gets it
+        // only from a process that lives.
         let client = builder(&server.url()).connect().await.expect("it answers");
         for time in 0..TIMES {
             let lock = client.lock(name_of(how, time));

@@ -138,8 +138,8 @@ impl Moving {
     }
 }
 
-/// A known complaint: after a failover of a managed service, a client stays with the former primary, which goes on
-/// as a replica behind the same address.
+/// A known complaint: after a failover of a managed service, a client stays with the former
+/// primary, which goes on as a replica behind the same address.
 #[test]
 #[cfg(target_os = "linux")]
 fn a_name_that_moves_to_the_new_primary_leads_all_connections_there() {
@@ -164,7 +164,8 @@ fn a_name_that_moves_to_the_new_primary_leads_all_connections_there() {
     });
 }
 
-/// The former server accepts every write, so nothing tells its clients to leave. New clients find the other server.
+/// The former server accepts every write, so nothing tells its clients to leave. New clients find
+/// the other server.
 #[test]
 #[cfg(target_os = "linux")]
 fn a_name_that_moves_while_the_former_server_goes_on_is_followed_with_all_connections() {
@@ -181,7 +182,8 @@ fn a_name_that_moves_while_the_former_server_goes_on_is_followed_with_all_connec
     });
 }
 
-/// The process of the test above. As soon as another server grants the lock, the first guard says that it is not held.
+/// The process of the test above. As soon as another server grants the lock, the first guard says
+/// that it is not held.
 #[test]
 #[ignore = "a child of another test"]
 fn process_whose_name_moves() {

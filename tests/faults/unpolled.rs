@@ -13,7 +13,8 @@ use crate::testbed::{alone, assert_protocol, builder, connect, runtime, turn};
 
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// Unlocks a guard and polls the future after it was cancelled as unpolled. Returns what it reports.
+/// Unlocks a guard and polls the future after it was cancelled as unpolled. Returns what it
+/// reports.
 async fn unlocked_late(spoil: &[&str]) -> Result<(), Error> {
     let server = Deployment::start();
     let client = connect(&server.url()).await;

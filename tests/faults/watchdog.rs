@@ -129,7 +129,8 @@ impl OfEachKind {
 const DELETE: &str = "
 for _, key in ipairs(redis.call('keys', '*' .. ARGV[1] .. ':*')) do redis.call('del', key) end";
 
-/// Without waiting for renewals, which are due in twenty minutes. The server stays the same, so its identity tells nothing.
+/// Without waiting for renewals, which are due in twenty minutes. The server stays the same, so its
+/// identity tells nothing.
 #[test]
 fn after_a_reconnect_all_holds_are_verified_at_once() {
     alone(LIMIT, async {
@@ -145,7 +146,8 @@ fn after_a_reconnect_all_holds_are_verified_at_once() {
                 let reason = within(LIMIT, kind, lost(guard)).await;
                 assert_eq!(reason, LossReason::Gone, "{kind}");
             }
-            // Each kind is asked about by a call of its own, so the last answer may not be there yet.
+            // Each kind is asked about by a call of its own, so the last answer may not be there
+            // yet.
             for (_, guard) in kept.guards() {
                 until_certain(guard).await;
             }

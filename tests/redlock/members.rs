@@ -93,7 +93,8 @@ async fn an_error_without_a_quorum_names_the_server_that_is_down() {
             let last = causes.last().expect("one is dead").to_string();
             assert!(last.contains(&dead), "{last}");
             assert!(error.to_string().contains(&last), "{error}");
-            // The living server may be too slow now and then, and the other one is not known to be dead at once.
+            // The living server may be too slow now and then, and the other one is not known to be
+            // dead at once.
             if *obtained == 1 && last.contains("not connected") {
                 break;
             }

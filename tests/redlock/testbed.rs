@@ -16,8 +16,8 @@ pub(crate) async fn scripts_known(nodes: &Nodes) {
     nodes.settled().await;
 }
 
-/// Others held it until the end of the wait. Where the machine stalls the last answers come too late for
-/// it, and a server that was asked is counted as one that did not answer.
+/// Others held it until the end of the wait. Where the machine stalls the last answers come too
+/// late for it, and a server that was asked is counted as one that did not answer.
 pub(crate) fn in_vain(refused: &Error) {
     assert!(
         refused.is_timeout() || matches!(refused, Error::Quorum { .. }),

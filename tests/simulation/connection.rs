@@ -68,8 +68,9 @@ impl Connection {
         self.link.heal();
     }
 
-    /// The connection for messages breaks with the next message, and the client knows it. Not one that is new: its
-    /// subscriptions may not be complete, and a connection that breaks twice in a row is no lag.
+    /// The connection for messages breaks with the next message, and the client knows it. Not one
+    /// that is new: its subscriptions may not be complete, and a connection that breaks twice in a
+    /// row is no lag.
     pub(crate) fn lag(&self) {
         let mut rng = self.rng.lock();
         for connection in self.link.listening() {

@@ -101,7 +101,8 @@ impl Plan {
     }
 
     /// How long an undo may be repeated after the last fault: a lease. The reply to a change of a
-    /// number is kept for half a minute, and as long a client remembers that others poll for a name.
+    /// number is kept for half a minute, and as long a client remembers that others poll for a
+    /// name.
     pub(crate) fn rests_within(&self) -> Duration {
         2 * self.lease + ms(50_000)
     }

@@ -158,7 +158,8 @@ impl Locks {
             } else {
                 world.plan.weather
             };
-            // A waiter that had the lock when it was forced open, and did not know it yet, is put back.
+            // A waiter that had the lock when it was forced open, and did not know it yet, is put
+            // back.
             let may_be_back = world.ledger.broken_since(*name, Instant::now() - ms(1000));
             let odd = self.order.look(weather, (*name, state), &granted);
             if let Some(odd) = odd.filter(|_| !may_be_back) {

@@ -187,8 +187,8 @@ fn the_specification_allows_what_clients_did() {
 
 /// Only a thread that collects renewals while another one releases can send one so late.
 const NOT_ON_ONE_THREAD: &str = "sends a renewal while it leaves";
-/// By a thousand worlds, by `scenes.rs`, and where there are failovers. Four hundred worlds walk one of them or another: which,
-/// changes with every change of what clients send.
+/// By a thousand worlds, by `scenes.rs`, and where there are failovers. Four hundred worlds walk
+/// one of them or another: which, changes with every change of what clients send.
 const WALKED_ELSEWHERE: [&str; 4] = [
     "is handed over, then finds it gone",
     "is handed over, then is renewed",

@@ -248,8 +248,8 @@ impl Workload for Permits {
         vec![self.shared.key_of_holds(name)]
     }
 
-    /// An emptied semaphore has no permits until somebody sets them; a client may need a moment to be
-    /// connected again.
+    /// An emptied semaphore has no permits until somebody sets them; a client may need a moment to
+    /// be connected again.
     fn repair<'a>(&'a mut self, world: &'a World) -> BoxFuture<'a, ()> {
         async {
             let patience = Instant::now() + ms(5000);

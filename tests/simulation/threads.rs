@@ -1,6 +1,7 @@
 //! Threads of one client, in real time: what the simulation with its one thread cannot do.
 //!
-//! `LEASEHOLD_SECONDS` is how long they work (2). With `--nocapture` it shows which transitions they walk.
+//! `LEASEHOLD_SECONDS` is how long they work (2). With `--nocapture` it shows which transitions
+//! they walk.
 
 use std::sync::Arc;
 use std::time::Duration;

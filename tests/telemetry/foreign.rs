@@ -1,6 +1,6 @@
 //! Foreign code that the client calls: a recorder, a subscriber, the user's function for labels, a
-//! waker. Here, each either calls the client again by every method that locks one of its mutexes, or
-//! panics.
+//! waker. Here, each either calls the client again by every method that locks one of its mutexes,
+//! or panics.
 
 use std::cell::{Cell, RefCell};
 use std::pin::pin;
@@ -215,7 +215,8 @@ async fn a_run(does: Does) {
     for make in KINDS {
         let lock = make(&client, "x");
         let guard = lock.lock().await.unwrap();
-        // The first is handed the lock and takes it again, the second is dropped while it waits, and the third gives up.
+        // The first is handed the lock and takes it again, the second is dropped while it waits,
+        // and the third gives up.
         let [next, leaver, late] = ["x"; 3].map(|name| make(&client, name));
         let (mut next, mut leaver) = (pin!(next.lock()), Box::pin(leaver.lock()));
         // Not awaited with this waker, because the runtime would call it when the timer fires.

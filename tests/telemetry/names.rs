@@ -33,8 +33,8 @@ fn names(scraped: &str) -> BTreeSet<&str> {
         .collect()
 }
 
-/// An exporter may append units and `_total` to names that lack them. Names that have them stay as they are, so the
-/// dashboard and the alerts fit both.
+/// An exporter may append units and `_total` to names that lack them. Names that have them stay as
+/// they are, so the dashboard and the alerts fit both.
 #[test]
 fn metrics_have_one_name_however_the_exporter_is_set() {
     let (plain, recommended) = (

@@ -1,4 +1,5 @@
-//! What is under way for long shows before it ends: a leaked guard, a wait behind it, a lost connection.
+//! What is under way for long shows before it ends: a leaked guard, a wait behind it, a lost
+//! connection.
 
 use std::time::Duration;
 
@@ -13,7 +14,8 @@ const MINUTE: Duration = Duration::from_secs(60);
 /// The gauges are set about once a second.
 const TICK: Duration = Duration::from_secs(2);
 
-/// A client whose series are of this test alone: the gauges are those of the whole process, and other tests run in it.
+/// A client whose series are of this test alone: the gauges are those of the whole process, and
+/// other tests run in it.
 async fn of_its_own(builder: ClientBuilder, label: &'static str) -> Client {
     connected(builder.metric_name(move |_| Some(label.to_owned()))).await
 }
@@ -66,7 +68,8 @@ async fn the_age_is_that_of_the_oldest_hold_of_all_clients_and_ends_with_it() {
     let left = exporter.take().age(&series("hold", "shared"));
     is_about(left, MINUTE + TICK);
 
-    // Let the gauge have a value, so that the zero must have been set. The guard of the lost hold is still there.
+    // Let the gauge have a value, so that the zero must have been set. The guard of the lost hold
+    // is still there.
     sleep(TICK).await;
     assert!(redis.lose("b"));
     young.ended().await;

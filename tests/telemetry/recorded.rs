@@ -22,8 +22,8 @@ static RECORDER: LazyLock<Mutex<Snapshotter>> = LazyLock::new(|| {
     Mutex::new(snapshotter)
 });
 
-/// By name with labels, such as `leasehold_losses_total{kind=lock,reason=gone}`: a number, or the number
-/// of values of a histogram.
+/// By name with labels, such as `leasehold_losses_total{kind=lock,reason=gone}`: a number, or the
+/// number of values of a histogram.
 #[derive(Debug, Default)]
 pub(crate) struct Recorded {
     pub(crate) numbers: BTreeMap<String, u64>,

@@ -10,13 +10,13 @@
 //! | keys of several slots | a refused script | by the first script with many keys; with the scripts, if those without keys are refused |
 //! | other commands | an error that says that the command is unknown, or not permitted | when they are first needed |
 //!
-//! All connections of a client to one address share what they have learned. All but the protocol is forgotten when a
-//! connection meets a server with another run id there.
+//! All connections of a client to one address share what they have learned. All but the protocol is
+//! forgotten when a connection meets a server with another run id there.
 //!
 //! # Bounds
 //!
-//! An entry for each server in use, and at most [`SERVERS_MAX`] others. The commands in an entry are those that this
-//! library sends.
+//! An entry for each server in use, and at most [`SERVERS_MAX`] others. The commands in an entry
+//! are those that this library sends.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -34,12 +34,13 @@ use crate::call::Call;
 use crate::call_error::{CallError, Fault, sort_error_reply};
 use crate::sync::Mutex;
 
-/// How long the protocol and the scripts of a server are remembered for new connections. After that, the next one asks
-/// again, because the server may have been upgraded, or another one may answer at its address.
+/// How long the protocol and the scripts of a server are remembered for new connections. After
+/// that, the next one asks again, because the server may have been upgraded, or another one may
+/// answer at its address.
 const REMEMBERED: Duration = Duration::from_secs(10 * 60);
 
-/// How long a command that this user may not run is not sent again. The user may get the right. Without the commands
-/// that only look at the server every lock works, so they are not tried again.
+/// How long a command that this user may not run is not sent again. The user may get the right.
+/// Without the commands that only look at the server every lock works, so they are not tried again.
 const FORBIDDEN: Duration = Duration::from_secs(60);
 
 /// The number of entries beyond which those of servers that are not in use are dropped.
@@ -53,7 +54,8 @@ const CONTAINERS: [&str; 7] = [
 /// Commands that only look at the server.
 const LOOKING: [&str; 4] = ["ACL", "CLIENT", "COMMAND", "CONFIG"];
 
-/// Commands that show failovers and tell servers apart. A missing right concerns the words that were refused, and no others.
+/// Commands that show failovers and tell servers apart. A missing right concerns the words that
+/// were refused, and no others.
 const VITAL: [&str; 4] = ["CLUSTER", "INFO", "ROLE", "SENTINEL"];
 
 /// What is known about the servers of a client, by the address at which each is reached.
@@ -165,7 +167,8 @@ impl Known {
         self.learned.lock().abilities.clone()
     }
 
-    /// Called before a handshake, which must ask for what is `None`. Until it has been told, the others go by what is known.
+    /// Called before a handshake, which must ask for what is `None`. Until it has been told, the
+    /// others go by what is known.
     pub(super) fn begin(&self) -> (Option<Protocol>, Option<Scripts>) {
         let mut learned = self.learned.lock();
         let is_old = |asked: Instant| asked.elapsed() >= REMEMBERED;
@@ -179,7 +182,8 @@ impl Known {
         (*protocol, scripts.clone())
     }
 
-    /// A connection has reached the server with this run id. What was known about another one does not count.
+    /// A connection has reached the server with this run id. What was known about another one does
+    /// not count.
     pub(super) fn met(&self, run_id: Option<&str>) {
         let mut learned = self.learned.lock();
         let Some(met) = run_id else { return };
@@ -219,7 +223,8 @@ impl Known {
         reason.map_or(Ok(()), |reason| Err(CallError::Refused(Fault(reason))))
     }
 
-    /// The server has refused a subscription. If that concerns neither this user nor this node, it has no messages.
+    /// The server has refused a subscription. If that concerns neither this user nor this node, it
+    /// has no messages.
     pub(super) fn subscription_refused(&self, error: &CallError) {
         if let CallError::Refused(fault) = error
             && !fault.is_missing_right()
@@ -230,8 +235,9 @@ impl Known {
         }
     }
 
-    /// Whether the server has messages within a shard, by its answer to PUBSUB SHARDNUMSUB. Without an answer, nothing
-    /// is decided: if releases were published in another way than waiters subscribe, no waiter would wake.
+    /// Whether the server has messages within a shard, by its answer to PUBSUB SHARDNUMSUB. Without
+    /// an answer, nothing is decided: if releases were published in another way than waiters
+    /// subscribe, no waiter would wake.
     pub(super) fn has_sharded_messages(&self, answer: CallOutcome) -> Result<bool, CallError> {
         let has = match answer {
             // The user may get the right.
@@ -243,7 +249,8 @@ impl Known {
         Ok(has)
     }
 
-    /// The server has refused a script that finds its keys itself. Unless this user lacks a right, it does so always.
+    /// The server has refused a script that finds its keys itself. Unless this user lacks a right,
+    /// it does so always.
     pub(super) fn search_refused(&self, fault: &Fault) {
         if !fault.is_missing_right() {
             self.learned.lock().abilities.declared_keys_only = true;
@@ -292,7 +299,8 @@ impl Known {
     }
 }
 
-/// Whether an error says that the server does not have the command, by the patterns of Redis, proxies and vendors.
+/// Whether an error says that the server does not have the command, by the patterns of Redis,
+/// proxies and vendors.
 pub(super) fn is_about_the_command(error: &str) -> bool {
     let text = error.to_lowercase();
     let patterns = [
@@ -304,7 +312,8 @@ pub(super) fn is_about_the_command(error: &str) -> bool {
     text.starts_with("err ") && patterns.iter().any(|pattern| text.contains(pattern))
 }
 
-/// The name of a command, with its subcommand, and without any argument. CLIENT SETINFO sets two things, by two commands.
+/// The name of a command, with its subcommand, and without any argument. CLIENT SETINFO sets two
+/// things, by two commands.
 pub(super) fn name(words: &[&[u8]]) -> String {
     let upper = |word: &&[u8]| String::from_utf8_lossy(word).to_ascii_uppercase();
     let all: Vec<_> = words.iter().take(3).map(upper).collect();
@@ -352,8 +361,8 @@ pub(super) fn is_of_a_cluster(error: &str) -> bool {
     is_redirect(error) || error.starts_with("CROSSSLOT ")
 }
 
-/// Whether an error says that no script is run whose text is as ours. This is the pattern of a proxy of Alibaba Tair,
-/// which reads the text of scripts.
+/// Whether an error says that no script is run whose text is as ours. This is the pattern of a
+/// proxy of Alibaba Tair, which reads the text of scripts.
 pub(super) fn refuses_our_scripts(error: &str) -> bool {
     error.starts_with("ERR bad lua script")
 }

@@ -1,15 +1,16 @@
 //! Where servers are reached whose announced addresses this client cannot use.
 //!
-//! A map applies once to each address that a server names: CLUSTER SLOTS, MOVED, ASK, and the replies of sentinels. It
-//! never applies to the hosts of the URL, nor to an address that it gave itself.
+//! A map applies once to each address that a server names: CLUSTER SLOTS, MOVED, ASK, and the
+//! replies of sentinels. It never applies to the hosts of the URL, nor to an address that it gave
+//! itself.
 //!
 //! # Identity
 //!
-//! A node of a cluster is known by the address at which it is reached, so one server is never two nodes: its name and
-//! its IP address may be mapped to the same tunnel, and after a restart it may announce another address. If the map
-//! gives another address for a server, the client moves there as after a failover. The primary that sentinels name is
-//! known by both addresses. If either changes, all connections move, because a tunnel may still lead to the former
-//! primary.
+//! A node of a cluster is known by the address at which it is reached, so one server is never two
+//! nodes: its name and its IP address may be mapped to the same tunnel, and after a restart it may
+//! announce another address. If the map gives another address for a server, the client moves there
+//! as after a failover. The primary that sentinels name is known by both addresses. If either
+//! changes, all connections move, because a tunnel may still lead to the former primary.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -21,11 +22,11 @@ use crate::host_port::HostPort;
 use crate::setting_error::SettingError;
 use crate::url::host_and_port;
 
-/// Where this client reaches the servers of a cluster or the servers and sentinels of a Sentinel deployment, if
-/// they announce addresses that it cannot use.
+/// Where this client reaches the servers of a cluster or the servers and sentinels of a Sentinel
+/// deployment, if they announce addresses that it cannot use.
 ///
-/// The map gets each address that a server names, and never those of the URL. An address that the map does not
-/// know is used as it is.
+/// The map gets each address that a server names, and never those of the URL. An address that the
+/// map does not know is used as it is.
 ///
 /// # Examples
 ///
@@ -57,12 +58,13 @@ enum MapKind {
 type Function = dyn Fn(&str, u16) -> Option<(String, u16)> + Send + Sync;
 
 impl AddressMap {
-    /// A list of announced addresses, each with the address to connect to. All are `host:port`; an IPv6 address has
-    /// brackets.
+    /// A list of announced addresses, each with the address to connect to. All are `host:port`; an
+    /// IPv6 address has brackets.
     ///
-    /// An entry that is not an address, or an announced address with two different targets, is refused when the client
-    /// connects, before anything is sent. Two announced addresses may have the same target: the name and the IP address
-    /// of one server. Different servers must have different targets.
+    /// An entry that is not an address, or an announced address with two different targets, is
+    /// refused when the client connects, before anything is sent. Two announced addresses may have
+    /// the same target: the name and the IP address of one server. Different servers must have
+    /// different targets.
     pub fn table<A, B>(entries: impl IntoIterator<Item = (A, B)>) -> Self
     where
         A: AsRef<str>,
@@ -82,17 +84,18 @@ impl AddressMap {
         AddressMap(MapKind::Table(read.map(|()| table)))
     }
 
-    /// A function of the announced host and port. It returns the host and port to connect to, or `None` to use the
-    /// announced ones. An IPv6 address comes without brackets.
+    /// A function of the announced host and port. It returns the host and port to connect to, or
+    /// `None` to use the announced ones. An IPv6 address comes without brackets.
     ///
-    /// The function is called for each announced address again and again: about every ten seconds for a cluster, every
-    /// 1.5 s for the primary that sentinels name, and after each redirect. While a server can be reached at an address,
-    /// the function must return the same one: the client moves to a new address as in a failover, where every hold is
-    /// verified.
+    /// The function is called for each announced address again and again: about every ten seconds
+    /// for a cluster, every 1.5 s for the primary that sentinels name, and after each redirect.
+    /// While a server can be reached at an address, the function must return the same one: the
+    /// client moves to a new address as in a failover, where every hold is verified.
     ///
-    /// It runs on the client's own thread, which also renews leases, or in a call that is redirected. So it must not
-    /// block: the renewals of this client pay for that. If it panics, or returns no usable address, the server is
-    /// not connected to, and the error says so. Connections that are open stay.
+    /// It runs on the client's own thread, which also renews leases, or in a call that is
+    /// redirected. So it must not block: the renewals of this client pay for that. If it panics, or
+    /// returns no usable address, the server is not connected to, and the error says so.
+    /// Connections that are open stay.
     pub fn function(
         map: impl Fn(&str, u16) -> Option<(String, u16)> + Send + Sync + 'static,
     ) -> Self {
@@ -107,7 +110,8 @@ impl AddressMap {
         }
     }
 
-    /// Where to connect to for an address that a server has named. `None` if the map does not know it.
+    /// Where to connect to for an address that a server has named. `None` if the map does not know
+    /// it.
     pub(super) fn reached(&self, named: &HostPort) -> Result<Option<HostPort>, Fault> {
         let map = match &self.0 {
             MapKind::Table(table) => {

@@ -5,7 +5,8 @@ use std::fmt;
 /// Why a call has no reply of its script.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CallError {
-    /// The call was certainly not applied: it was never sent, or the server refused it before running it.
+    /// The call was certainly not applied: it was never sent, or the server refused it before
+    /// running it.
     NotApplied(Fault),
     /// The call may have been applied: it was sent, and no reply came.
     Unknown(Fault),

@@ -11,14 +11,14 @@
 //!
 //! # One sick node
 //!
-//! A node that fails does not disturb the others, because nodes share no connection, no queue and no pause.
-//! Calls read the map without waiting. A separate task updates it (`discovery.rs`).
+//! A node that fails does not disturb the others, because nodes share no connection, no queue and
+//! no pause. Calls read the map without waiting. A separate task updates it (`discovery.rs`).
 //!
 //! # Keys of several slots
 //!
-//! A node accepts keys of one slot in a call, and while the slot is being moved, only keys that it still has. Renewals
-//! and polls concern many keys and need no atomicity. So they are one call for each key. The calls to a node leave in
-//! few writes.
+//! A node accepts keys of one slot in a call, and while the slot is being moved, only keys that it
+//! still has. Renewals and polls concern many keys and need no atomicity. So they are one call for
+//! each key. The calls to a node leave in few writes.
 
 mod calls;
 mod channels;
@@ -221,7 +221,8 @@ impl ClusterState {
         Ok(number)
     }
 
-    /// The node that is reached there. Its connections are opened if it is new. `former` says who served its slots before.
+    /// The node that is reached there. Its connections are opened if it is new. `former` says who
+    /// served its slots before.
     fn node(&self, endpoint: &Endpoint, former: impl FnOnce() -> Former) -> u32 {
         if let Some(number) = self.nodes.at(endpoint) {
             return number;

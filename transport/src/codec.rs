@@ -1,7 +1,7 @@
 //! The decoder. It reads the replies of a server from a buffer.
 //!
-//! The types of RESP2 are a part of those of RESP3, so one decoder reads both. RESP2 has no type for messages:
-//! `resp2.rs` tells them from replies.
+//! The types of RESP2 are a part of those of RESP3, so one decoder reads both. RESP2 has no type
+//! for messages: `resp2.rs` tells them from replies.
 //!
 //! `boundary.rs` finds where a reply ends and enforces the limits. Only then does `resp-rs` parse
 //! the reply, once and completely. So a reply that arrives in a thousand pieces is parsed once, and
@@ -11,9 +11,10 @@
 //!
 //! # Bounds
 //!
-//! The reader decodes every whole frame before it reads again. The rest of its buffer is less than one
-//! reply, and a reply that announces more than [`REPLY_BYTES`] is malformed before it has arrived. So a
-//! buffer holds at most [`REPLY_BYTES`], one line and one read. An announced length reserves no memory.
+//! The reader decodes every whole frame before it reads again. The rest of its buffer is less than
+//! one reply, and a reply that announces more than [`REPLY_BYTES`] is malformed before it has
+//! arrived. So a buffer holds at most [`REPLY_BYTES`], one line and one read. An announced length
+//! reserves no memory.
 
 mod boundary;
 mod resp2;
@@ -35,8 +36,9 @@ const REPLY_BYTES: usize = 64 << 20;
 /// the stack.
 const DEPTH: usize = 32;
 
-/// How many elements a reply may announce, at all depths together. An element has at least 3 encoded
-/// bytes and up to 64 in memory: without this bound, 64 MiB would become more than a gigabyte.
+/// How many elements a reply may announce, at all depths together. An element has at least 3
+/// encoded bytes and up to 64 in memory: without this bound, 64 MiB would become more than a
+/// gigabyte.
 const ELEMENTS: usize = 1 << 20;
 
 /// A frame from the server.
@@ -49,8 +51,8 @@ pub(crate) enum Incoming {
     Push(Vec<Value>),
 }
 
-/// Bytes that are neither RESP3 nor RESP2, or a reply beyond the limits. Nobody knows where the next reply begins,
-/// so the connection must be given up.
+/// Bytes that are neither RESP3 nor RESP2, or a reply beyond the limits. Nobody knows where the
+/// next reply begins, so the connection must be given up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Malformed(pub(crate) String);
 
@@ -115,7 +117,8 @@ fn parse(mut bytes: Bytes) -> Result<Frame, Malformed> {
 enum Unfit {
     /// The frame is an error or contains one.
     Error(String),
-    /// A piece of a streamed reply. The boundary refuses streamed replies before the parser sees them.
+    /// A piece of a streamed reply. The boundary refuses streamed replies before the parser sees
+    /// them.
     Streamed,
 }
 

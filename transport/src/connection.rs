@@ -9,16 +9,16 @@
 //!
 //! # Invariants
 //!
-//! - **CONNECTION-1** Bytes enter the outbox in the order of the ledger, under both locks. They leave it in
-//!   that order, under the lock of the outbox.
-//! - **CONNECTION-2** After [`Connection::end`] nothing is written any more: bytes that the kernel has not taken
-//!   by then are never sent. So the ledger knows what was not sent, even if the driver's runtime
-//!   is blocked in the middle of a write.
+//! - **CONNECTION-1** Bytes enter the outbox in the order of the ledger, under both locks. They
+//!   leave it in that order, under the lock of the outbox.
+//! - **CONNECTION-2** After [`Connection::end`] nothing is written any more: bytes that the kernel
+//!   has not taken by then are never sent. So the ledger knows what was not sent, even if the
+//!   driver's runtime is blocked in the middle of a write.
 //!
 //! # Locking
 //!
-//! `outbox` is locked before `ledger`. Neither is held across an await, and no notification is delivered under
-//! either. The outbox is locked during a non-blocking system call.
+//! `outbox` is locked before `ledger`. Neither is held across an await, and no notification is
+//! delivered under either. The outbox is locked during a non-blocking system call.
 //!
 //! # Bounds
 //!
@@ -106,8 +106,8 @@ impl Connection {
         }
     }
 
-    /// Whether the server takes no other commands than SUBSCRIBE, UNSUBSCRIBE and PING, because something may be
-    /// subscribed.
+    /// Whether the server takes no other commands than SUBSCRIBE, UNSUBSCRIBE and PING, because
+    /// something may be subscribed.
     pub(super) fn takes_subscriptions_only(&self) -> bool {
         self.pushes() == Pushes::Named
     }
@@ -201,7 +201,8 @@ impl Connection {
             return false;
         };
         if !outbox.bytes.is_empty() {
-            // The driver waits until the kernel takes these bytes, and writes this request after them (CONNECTION-1).
+            // The driver waits until the kernel takes these bytes, and writes this request after
+            // them (CONNECTION-1).
             return false;
         }
         let rest = self.encode(&mut outbox);
@@ -227,7 +228,8 @@ impl Connection {
         ledger.waiting() > 0
     }
 
-    /// The number of replies and pushes so far. Incomplete ones do not count, so they do not hide silence.
+    /// The number of replies and pushes so far. Incomplete ones do not count, so they do not hide
+    /// silence.
     pub(super) fn received(&self) -> u64 {
         self.received.load(Ordering::Relaxed)
     }

@@ -1,5 +1,5 @@
-//! A connection for single commands, to a server that gets no calls: a sentinel, or a node of a cluster
-//! that is asked for the layout.
+//! A connection for single commands, to a server that gets no calls: a sentinel, or a node of a
+//! cluster that is asked for the layout.
 
 use std::sync::Arc;
 
@@ -34,7 +34,8 @@ impl ControlConnection {
         events: Arc<dyn TransportEvents>,
     ) -> Result<Self, CallError> {
         let own = &setup.runtimes.own;
-        // The login is not renewed. If the server closes the connection for that, another one is made.
+        // The login is not renewed. If the server closes the connection for that, another one is
+        // made.
         let limit = setup.timing.connect;
         let opened = remote.open_on(own, own, None, SHARED, limit).await;
         let Opened {

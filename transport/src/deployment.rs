@@ -6,8 +6,8 @@
 //! | `redis-sentinel://[user:password@]host[:port][,host[:port]…]/master[/db][?options]` | the primary that the sentinels name |
 //! | `redis-cluster://[user:password@]host[:port][,host[:port]…]` | the nodes of a cluster |
 //!
-//! `rediss-…` means TLS to all of them (feature `tls`); `valkey-…` and `valkeys-…` mean the same. The
-//! credentials are those of the servers; `sentinel_user` and `sentinel_password` are options.
+//! `rediss-…` means TLS to all of them (feature `tls`); `valkey-…` and `valkeys-…` mean the same.
+//! The credentials are those of the servers; `sentinel_user` and `sentinel_password` are options.
 
 use std::fmt;
 

@@ -44,8 +44,8 @@ pub(crate) enum Dial {
 }
 
 impl Dial {
-    /// `tls` must be given if the endpoint needs it. If it is missing, this fails, so a connection is never plain by
-    /// mistake.
+    /// `tls` must be given if the endpoint needs it. If it is missing, this fails, so a connection
+    /// is never plain by mistake.
     pub(crate) fn to(endpoint: &Endpoint, tls: Option<&Tls>) -> Result<Self, CallError> {
         match (endpoint.address(), tls) {
             (Address::Tcp(at), _) => Ok(Dial::Tcp(at.clone())),
@@ -81,8 +81,8 @@ impl Dial {
         }
     }
 
-    /// The addresses of the host, as another connection may have learned up to `age_max` ago. None if the server has no
-    /// name.
+    /// The addresses of the host, as another connection may have learned up to `age_max` ago. None
+    /// if the server has no name.
     pub(super) async fn addresses(
         &self,
         resolver: &Handle,
@@ -105,10 +105,11 @@ impl Dial {
         known.is_ok_and(|known| !known.is_empty() && !known.contains(&peer))
     }
 
-    /// Connects, and returns the address that was reached as well. The caller ends the attempt after `limit`.
+    /// Connects, and returns the address that was reached as well. The caller ends the attempt
+    /// after `limit`.
     ///
-    /// Files are read on `resolver`: the blocking threads of the caller's runtime may all be taken, even by tasks that
-    /// wait for this connection.
+    /// Files are read on `resolver`: the blocking threads of the caller's runtime may all be taken,
+    /// even by tasks that wait for this connection.
     pub(super) async fn connect(
         &self,
         addresses: &[SocketAddr],
@@ -146,8 +147,8 @@ impl Dial {
     }
 }
 
-/// Opens streams other than sockets: to the embedded engine, through another client of Redis, or to the fake server of a test. The
-/// argument is `host:port`, or the path of a Unix socket.
+/// Opens streams other than sockets: to the embedded engine, through another client of Redis, or to
+/// the fake server of a test. The argument is `host:port`, or the path of a Unix socket.
 #[derive(Clone)]
 pub struct StreamDialer {
     dial: Arc<DialByText>,

@@ -93,8 +93,9 @@ impl Endpoint {
         }
     }
 
-    /// The host that the server's certificate must name. An address map that leads to a host name changes it. One that
-    /// leads to an IP address only says where the server is reached: a certificate rarely names a tunnel.
+    /// The host that the server's certificate must name. An address map that leads to a host name
+    /// changes it. One that leads to an IP address only says where the server is reached: a
+    /// certificate rarely names a tunnel.
     #[cfg(feature = "tls")]
     pub(super) fn certified<'a>(&'a self, host: &'a str) -> &'a str {
         match &self.announced {

@@ -1,9 +1,11 @@
 //! The moment after a change of server in which nothing is taken there.
 //!
-//! A server that has just become the primary may lack the last writes of the former one, and one that has restarted may
-//! lack all of them. So somebody else could take a lock there whose holder has not heard of the change. Therefore a client
-//! that sees an address, a name of sentinels or the slots of a node lead to another server sends no call there that takes
-//! something, for [`Timing::grace`](crate::Timing::grace) from then on. Meanwhile every client verifies what it holds.
+//! A server that has just become the primary may lack the last writes of the former one, and one
+//! that has restarted may lack all of them. So somebody else could take a lock there whose holder
+//! has not heard of the change. Therefore a client that sees an address, a name of sentinels or the
+//! slots of a node lead to another server sends no call there that takes something, for
+//! [`Timing::grace`](crate::Timing::grace) from then on. Meanwhile every client verifies what it
+//! holds.
 //!
 //! | a connection reaches | grace |
 //! | --- | --- |
@@ -13,7 +15,8 @@
 //! | a server that does not say who it is, after all connections to it were lost | from now on |
 //! | a node that is new in the cluster | from now on, if it was ever promoted, or does not say |
 //!
-//! Slots that move to a node that was there already need no grace, because their keys move with them.
+//! Slots that move to a node that was there already need no grace, because their keys move with
+//! them.
 //!
 //! `docs/dev/decisions/0016-a-grace-after-a-change-of-server.md` says what this protects from, and
 //! `specification/src/failover.rs` which overlaps are left.
@@ -74,8 +77,8 @@ impl Grace {
         *ends
     }
 
-    /// Refuses a call that takes something. Ask after taking the connection that is to carry the call: a connection of
-    /// before the change leads to the former server.
+    /// Refuses a call that takes something. Ask after taking the connection that is to carry the
+    /// call: a connection of before the change leads to the former server.
     pub(super) fn admits(&self, call: &Call) -> Result<(), CallError> {
         if !call.script.takes {
             return Ok(());

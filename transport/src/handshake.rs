@@ -7,11 +7,12 @@
 //! | 3 | a script with a key | if the server refused the script, which has none |
 //! | 4 | scripts that say who runs them, and one with keys of two slots | if the server ran that |
 //!
-//! Each round is one write and one round trip. A server that refuses HELLO speaks RESP2; one that ends the connection
-//! instead, as Twemproxy does, cannot be used. What an earlier connection to
+//! Each round is one write and one round trip. A server that refuses HELLO speaks RESP2; one that
+//! ends the connection instead, as Twemproxy does, cannot be used. What an earlier connection to
 //! the same server has found out is not asked again (`abilities.rs`).
 //!
-//! The password is checked once on a connection. A refusal of HELLO that concerns the login ends the handshake.
+//! The password is checked once on a connection. A refusal of HELLO that concerns the login ends
+//! the handshake.
 
 mod exchange;
 mod replies;
@@ -46,7 +47,8 @@ pub(super) struct Handshake {
     name: String,
     /// Whether a server that is not a primary is refused.
     pub(super) primary_only: bool,
-    /// Added to the error if the server gives no reply but ends the connection, or sends something that is none.
+    /// Added to the error if the server gives no reply but ends the connection, or sends something
+    /// that is none.
     hint: &'static str,
 }
 
@@ -134,15 +136,16 @@ impl Handshake {
         if learned.wants_keys {
             self.ask_with_keys(exchange, learned).await?;
         }
-        // The role of the server behind this very connection, which another connection could not prove.
+        // The role of the server behind this very connection, which another connection could not
+        // prove.
         if self.primary_only && learned.role != Some(Value::Text("master".into())) {
             return Err(not_primary(learned.role.as_ref()));
         }
         Ok(())
     }
 
-    /// Sends the commands in one write, and reads their answers. Leaves the commands that must be sent again after the
-    /// login.
+    /// Sends the commands in one write, and reads their answers. Leaves the commands that must be
+    /// sent again after the login.
     async fn round(
         &self,
         exchange: &mut Exchange<'_>,

@@ -3,8 +3,8 @@
 use std::fmt;
 use std::net::IpAddr;
 
-/// An address in the one form that is compared: an IP address in its shortest form and without brackets, or a name in
-/// lower case. If a cluster node sends an empty host, it means its own host.
+/// An address in the one form that is compared: an IP address in its shortest form and without
+/// brackets, or a name in lower case. If a cluster node sends an empty host, it means its own host.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct HostPort {
     pub(super) host: String,

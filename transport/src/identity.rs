@@ -5,8 +5,8 @@
 //! `INFO server`. If the user lacks the permission for that command, or the server is too busy to
 //! answer, only the remote address of the stream is known.
 //!
-//! A server that is replaced and promoted again is the same run, but may lack writes. Its *replication id* shows that,
-//! because each promotion makes another one, and keeps the id before.
+//! A server that is replaced and promoted again is the same run, but may lack writes. Its
+//! *replication id* shows that, because each promotion makes another one, and keeps the id before.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -26,7 +26,8 @@ pub(super) struct Identity {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Replication {
     id: Arc<str>,
-    /// Whether the primary was a replica before. It may have forgotten that, if it had no replica for long.
+    /// Whether the primary was a replica before. It may have forgotten that, if it had no replica
+    /// for long.
     was_promoted: bool,
 }
 
@@ -55,7 +56,8 @@ impl Identity {
             .is_none_or(|replication| replication.was_promoted)
     }
 
-    /// Whether this is certainly the same run of the same server, and it was not replaced meanwhile.
+    /// Whether this is certainly the same run of the same server, and it was not replaced
+    /// meanwhile.
     pub(super) fn is_same_as(&self, known: &Identity) -> bool {
         self.run_id.is_some() && self.run_id == known.run_id && !self.is_other_than(known)
     }
@@ -86,7 +88,8 @@ impl Identity {
         }
     }
 
-    /// Whether this is another server than `known` by its run id. An address may change although the server stays.
+    /// Whether this is another server than `known` by its run id. An address may change although
+    /// the server stays.
     pub(super) fn has_other_run_id(&self, known: &Identity) -> bool {
         self.run_id.is_some() && known.run_id.is_some() && self.run_id != known.run_id
     }

@@ -22,19 +22,20 @@
 //!
 //! # Invariants
 //!
-//! - **LEDGER-1** Requests are sent in the order in which they were pushed, each once. `in_flight` has the
-//!   order of the bytes, and replies have the same order. A reply without a request ends the connection.
+//! - **LEDGER-1** Requests are sent in the order in which they were pushed, each once. `in_flight`
+//!   has the order of the bytes, and replies have the same order. A reply without a request ends
+//!   the connection.
 //! - **LEDGER-2** A request is answered at most once, by exactly one of the rows above.
-//! - **LEDGER-3** The undo of a call is pushed after the call's future was dropped. A call is sent again with
-//!   its text only if its future still exists, so the undo always follows the call.
-//! - **LEDGER-4** ASKING and its call are one request. No other command is sent between the two, and neither
-//!   is withdrawn without the other.
+//! - **LEDGER-3** The undo of a call is pushed after the call's future was dropped. A call is sent
+//!   again with its text only if its future still exists, so the undo always follows the call.
+//! - **LEDGER-4** ASKING and its call are one request. No other command is sent between the two,
+//!   and neither is withdrawn without the other.
 //! - **LEDGER-5** No other reply is taken for the answer to SUNSUBSCRIBE. The server may send its
 //!   own `sunsubscribe` first, and then the command fails. So the request ends with a PING, whose
 //!   reply shows that the command was handled.
 //! - **LEDGER-6** The reply to PING is its own number or an error. Some proxies always answer PONG
-//!   instead. Only EVALSHA is answered with NOSCRIPT, and no other request with the number of a PING.
-//!   Any other reply belongs to a later request, which means that a reply is missing, and the
+//!   instead. Only EVALSHA is answered with NOSCRIPT, and no other request with the number of a
+//!   PING. Any other reply belongs to a later request, which means that a reply is missing, and the
 //!   connection ends. A PING is sent after each call that timed out, to detect this.
 
 mod in_flight;
@@ -160,8 +161,8 @@ impl Ledger {
         if sent.end() > taken {
             return Err(not_asked());
         }
-        // LOCKS: if this fails, the request stays. Its caller is notified when the connection ends and nothing is
-        // locked.
+        // LOCKS: if this fails, the request stays. Its caller is notified when the connection ends
+        // and nothing is locked.
         self.order.check(sent.request.as_ref(), &reply)?;
         let (request, since) = (sent.request.take(), sent.since);
         self.in_flight.pop_front();
@@ -213,8 +214,8 @@ impl Ledger {
         })
     }
 
-    /// Handles `subscribe`, `ssubscribe` or `unsubscribe` for a channel. A push that does not answer the
-    /// oldest request is ignored.
+    /// Handles `subscribe`, `ssubscribe` or `unsubscribe` for a channel. A push that does not
+    /// answer the oldest request is ignored.
     pub(super) fn confirmed(&mut self, kind: &str, channel: &str) -> Option<Notification> {
         let asked = self
             .in_flight
@@ -245,7 +246,8 @@ impl Ledger {
         }
     }
 
-    /// Handles `sunsubscribe` for a channel: the reply to the oldest request, or a push that nobody asked for.
+    /// Handles `sunsubscribe` for a channel: the reply to the oldest request, or a push that nobody
+    /// asked for.
     pub(super) fn unsubscribed(&mut self, channel: &str) {
         if let Some(InFlight {
             request: Some(ConnectionRequest::Unsubscribe(gone, _)),
@@ -259,8 +261,8 @@ impl Ledger {
         }
     }
 
-    /// Ends the calls that were pushed at `oldest` or before, and withdraws their bytes from the outbox. Returns
-    /// whether a reply to one of them may still come.
+    /// Ends the calls that were pushed at `oldest` or before, and withdraws their bytes from the
+    /// outbox. Returns whether a reply to one of them may still come.
     pub(super) fn expire(
         &mut self,
         oldest: Instant,
@@ -307,7 +309,8 @@ impl Ledger {
         waits
     }
 
-    /// Takes no more requests, and ends the waiting ones. A request in flight may still be answered.
+    /// Takes no more requests, and ends the waiting ones. A request in flight may still be
+    /// answered.
     pub(super) fn close(&mut self, error: &CallError, ended: &mut Vec<Notification>) {
         self.closed.get_or_insert_with(|| error.clone());
         for waiting in std::mem::take(&mut self.waiting) {
@@ -315,7 +318,8 @@ impl Ledger {
         }
     }
 
-    /// Ends all requests, because the connection has ended. `taken` is the number of bytes that the kernel has taken.
+    /// Ends all requests, because the connection has ended. `taken` is the number of bytes that the
+    /// kernel has taken.
     pub(super) fn end(&mut self, fault: &Fault, taken: u64, ended: &mut Vec<Notification>) {
         self.close(&CallError::NotApplied(fault.clone()), ended);
         for sent in std::mem::take(&mut self.in_flight) {

@@ -1,4 +1,5 @@
-//! Sends the calls of [`leasehold`](https://docs.rs/leasehold) to Redis or Valkey, and receives replies and messages.
+//! Sends the calls of [`leasehold`](https://docs.rs/leasehold) to Redis or Valkey, and receives
+//! replies and messages.
 //!
 //! This crate is an internal part of `leasehold` and promises no stability of its own. Use
 //! `leasehold` instead.

@@ -8,8 +8,8 @@
 //! | renewing | the provider fails, the server refuses or does not answer | another attempt after a pause |
 //! | renewing | the server refuses, and the credentials have expired | the connection is given up |
 //!
-//! A server that refuses new credentials continues to serve the connection, until it decides to close it. So
-//! the connection is useful at least until the old credentials expire.
+//! A server that refuses new credentials continues to serve the connection, until it decides to
+//! close it. So the connection is useful at least until the old credentials expire.
 
 use std::future::pending;
 
@@ -24,7 +24,8 @@ use crate::call_error::{CallError, Fault};
 const PAUSE_MIN: Duration = Duration::from_secs(1);
 const PAUSE_MAX: Duration = Duration::from_secs(30);
 
-/// The shortest assumed validity, so that credentials that expire at once do not cause renewals all the time.
+/// The shortest assumed validity, so that credentials that expire at once do not cause renewals all
+/// the time.
 const VALID_MIN: Duration = Duration::from_millis(100);
 
 /// Credentials that are valid for longer count as valid forever, because tokio's timers do not
@@ -42,7 +43,8 @@ pub(super) enum Login {
     Provider(Provider),
 }
 
-/// Since when and for how long the credentials of a connection are valid, if their validity is limited.
+/// Since when and for how long the credentials of a connection are valid, if their validity is
+/// limited.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Validity(Option<(Instant, Duration)>);
 
@@ -66,8 +68,8 @@ impl Login {
         ))
     }
 
-    /// Renews the login of a connection in time. Returns only when the server does not accept the credentials
-    /// any more, or another connection must log in, with the reason.
+    /// Renews the login of a connection in time. Returns only when the server does not accept the
+    /// credentials any more, or another connection must log in, with the reason.
     ///
     /// Waits at most `limit` for the provider, and as long for the answer of the server.
     pub(super) async fn keep(

@@ -89,8 +89,9 @@ impl Node {
         Ok(Node::run(shared, supervisors.into_iter().zip(first)))
     }
 
-    /// Makes a node. Its connections are opened as soon as its target is known and answers. Those to an engine in this
-    /// process are opened at once. `lost` is notified when a connection is lost or cannot be opened.
+    /// Makes a node. Its connections are opened as soon as its target is known and answers. Those
+    /// to an engine in this process are opened at once. `lost` is notified when a connection is
+    /// lost or cannot be opened.
     pub(super) fn open(
         remote: Result<Arc<Remote>, Fault>,
         former: Former,
@@ -268,8 +269,8 @@ impl Node {
         self.shared.close();
         let supervisors = std::mem::take(&mut *self.supervisors.lock());
         let aborts: Vec<_> = supervisors.iter().map(JoinHandle::abort_handle).collect();
-        // Supervisors wait for outstanding answers, but not longer than this. A supervisor whose runtime
-        // was shut down has ended already.
+        // Supervisors wait for outstanding answers, but not longer than this. A supervisor whose
+        // runtime was shut down has ended already.
         drop(timeout(CLOSING_MAX * 2, futures_util::future::join_all(supervisors)).await);
         for supervisor in aborts {
             supervisor.abort();
@@ -277,7 +278,8 @@ impl Node {
     }
 }
 
-/// The three supervisors. That of the primary connection comes first, because this connection is opened first.
+/// The three supervisors. That of the primary connection comes first, because this connection is
+/// opened first.
 fn supervisors(shared: &Arc<NodeState>) -> [Supervisor; 3] {
     shared.begins();
     let supervisor = |role, driven_by| Supervisor {

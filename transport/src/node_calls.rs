@@ -60,13 +60,15 @@ impl Transport {
         self.node(self.node_of(key)).ok()?.grace_ends()
     }
 
-    /// Whether one call may name keys of several slots. In a cluster it may not. Even keys of one slot are apart there
-    /// while it is being moved, and then a call about several of them is not applied.
+    /// Whether one call may name keys of several slots. In a cluster it may not. Even keys of one
+    /// slot are apart there while it is being moved, and then a call about several of them is not
+    /// applied.
     pub fn takes_many_keys(&self) -> bool {
         matches!(self.nodes(), Nodes::One(_)) && !self.servers.any(|server| server.one_slot_only)
     }
 
-    /// The server behind the address accepts only keys of one slot in a call, as a proxy of a cluster does.
+    /// The server behind the address accepts only keys of one slot in a call, as a proxy of a
+    /// cluster does.
     pub fn note_one_slot_only(&self) {
         if let Nodes::One(node) = self.nodes()
             && let Some(known) = node.known()
@@ -96,7 +98,8 @@ impl Transport {
         self.wants_keys() || self.servers.any(|server| server.declared_keys_only)
     }
 
-    /// The server of the node has refused a script that finds its keys itself, and ran one whose keys are declared.
+    /// The server of the node has refused a script that finds its keys itself, and ran one whose
+    /// keys are declared.
     pub fn note_search_refused(&self, node: NodeId, fault: &Fault) {
         if let Some(known) = self.known(node) {
             known.search_refused(fault);

@@ -1,4 +1,5 @@
-//! The pauses between repeated attempts to connect to a server, or to ask a deployment for its layout.
+//! The pauses between repeated attempts to connect to a server, or to ask a deployment for its
+//! layout.
 //!
 //! | event | the next pause |
 //! | --- | --- |
@@ -9,12 +10,13 @@
 //! | no server of a deployment answers | the same, up to another limit |
 //! | a timeout | twice the last one, and at least as long as the attempt took, up to [`SLOWEST`] |
 //!
-//! A refusal costs a server nothing. An attempt that timed out may have cost it as much as a successful one
-//! (a TLS handshake that nobody waits for any more), so many clients that retry quickly would keep it from
-//! serving anybody. After timeouts, a pause is about as long as the outage so far.
+//! A refusal costs a server nothing. An attempt that timed out may have cost it as much as a
+//! successful one (a TLS handshake that nobody waits for any more), so many clients that retry
+//! quickly would keep it from serving anybody. After timeouts, a pause is about as long as the
+//! outage so far.
 //!
-//! At the beginning all clients try often, because those with holds must verify them before the grace of the others ends
-//! (`grace.rs`).
+//! At the beginning all clients try often, because those with holds must verify them before the
+//! grace of the others ends (`grace.rs`).
 
 use tokio::time::{Duration, Instant, sleep};
 
@@ -52,8 +54,8 @@ impl Pacer {
         self
     }
 
-    /// The pause before the next attempt, with a jitter of half its length, because many clients wait for the same
-    /// server.
+    /// The pause before the next attempt, with a jitter of half its length, because many clients
+    /// wait for the same server.
     pub(super) fn pause(&self) -> Duration {
         self.next.mul_f64(0.5 + fastrand::f64())
     }

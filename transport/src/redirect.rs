@@ -10,7 +10,8 @@ pub(crate) enum Redirect {
     Moved(u16, HostPort),
     /// Another node is taking the slot over, and has the key already or would create it.
     Ask(HostPort),
-    /// Some of the keys have moved already. Later, the node that takes the slot over will have all of them.
+    /// Some of the keys have moved already. Later, the node that takes the slot over will have all
+    /// of them.
     TryAgain,
     /// Like `TryAgain`, but a script has noticed it at an undeclared key. The script may have
     /// written before. It can be repeated.

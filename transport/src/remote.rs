@@ -71,8 +71,9 @@ impl Remote {
         }
     }
 
-    /// The addresses of the server, `peer` first if the name still has it: a name may have moved while the former
-    /// server goes on, for example as a replica. Resolves the name, unless it was resolved up to `age_max` ago.
+    /// The addresses of the server, `peer` first if the name still has it: a name may have moved
+    /// while the former server goes on, for example as a replica. Resolves the name, unless it was
+    /// resolved up to `age_max` ago.
     pub(super) async fn resolve(
         &self,
         resolver: &Handle,
@@ -89,8 +90,8 @@ impl Remote {
         Ok(addresses)
     }
 
-    /// Opens a stream to one of the addresses and performs the handshake. The caller ends the attempt after `limit`.
-    /// Blocking work runs on `resolver`.
+    /// Opens a stream to one of the addresses and performs the handshake. The caller ends the
+    /// attempt after `limit`. Blocking work runs on `resolver`.
     pub(super) async fn open(
         &self,
         addresses: &[SocketAddr],
@@ -110,7 +111,8 @@ impl Remote {
         })
     }
 
-    /// Resolves the name and opens a stream, by a task on `runtime`, within `limit` after the look-up.
+    /// Resolves the name and opens a stream, by a task on `runtime`, within `limit` after the
+    /// look-up.
     pub(super) async fn open_on(
         self: &Arc<Self>,
         runtime: &Handle,

@@ -30,17 +30,17 @@ impl Script {
 
     /// Marks a script that reads keys that it does not declare, in the same slot.
     ///
-    /// While a slot moves from one node to another, its keys are spread over both. The source refuses access to a
-    /// key that has moved. The target treats a key that has not arrived as missing, so a marked script is not sent
-    /// there.
+    /// While a slot moves from one node to another, its keys are spread over both. The source
+    /// refuses access to a key that has moved. The target treats a key that has not arrived as
+    /// missing, so a marked script is not sent there.
     #[must_use = "it returns the script with its mark"]
     pub const fn reads_undeclared_keys(mut self) -> Self {
         self.reads_undeclared_keys = true;
         self
     }
 
-    /// Marks a script that takes what others may hold. It is not sent to a server that has just become the primary
-    /// (`grace.rs`).
+    /// Marks a script that takes what others may hold. It is not sent to a server that has just
+    /// become the primary (`grace.rs`).
     #[must_use = "it returns the script with its mark"]
     pub const fn takes(mut self) -> Self {
         self.takes = true;

@@ -1,18 +1,19 @@
 //! Sentinel: a node whose target is the server that the sentinels name as the primary.
 //!
-//! All known sentinels are asked at once ([`look`]). One of them may be cut off, or its address may belong to
-//! another deployment by now, so a single one is never believed:
+//! All known sentinels are asked at once ([`look`]). One of them may be cut off, or its address may
+//! belong to another deployment by now, so a single one is never believed:
 //!
-//! - The primary is the server that more than half of the sentinels name. Without such a majority, the client
-//!   stays with the present one.
-//! - A server that fewer sentinels name is accepted if it proves to be the successor of the present primary: it is
-//!   a primary, and its former replication id is the id of the present one.
-//! - A starting client has nothing to compare with. After [`look::PATIENCE`], it takes the server that most of
-//!   the answering sentinels name.
-//! - The sentinels of the URL are always asked. Others are asked as long as most of the answering ones see them up.
+//! - The primary is the server that more than half of the sentinels name. Without such a majority,
+//!   the client stays with the present one.
+//! - A server that fewer sentinels name is accepted if it proves to be the successor of the present
+//!   primary: it is a primary, and its former replication id is the id of the present one.
+//! - A starting client has nothing to compare with. After [`look::PATIENCE`], it takes the server
+//!   that most of the answering sentinels name.
+//! - The sentinels of the URL are always asked. Others are asked as long as most of the answering
+//!   ones see them up.
 //!
-//! The server itself must confirm that it is a primary, on each connection for calls: at the start (`handshake.rs`)
-//! and then about every second (`supervisor.rs`).
+//! The server itself must confirm that it is a primary, on each connection for calls: at the start
+//! (`handshake.rs`) and then about every second (`supervisor.rs`).
 //!
 //! | event | what follows |
 //! | --- | --- |
@@ -24,9 +25,9 @@
 //!
 //! # Why a switch gives up working connections
 //!
-//! A former primary that still runs is demoted about ten seconds after its successor was announced. Until then it
-//! accepts writes, so it could grant a lock to a client that stays, while the new primary grants the same lock to
-//! another client.
+//! A former primary that still runs is demoted about ten seconds after its successor was announced.
+//! Until then it accepts writes, so it could grant a lock to a client that stays, while the new
+//! primary grants the same lock to another client.
 //!
 //! # Limits
 //!

@@ -74,8 +74,8 @@ impl Setup {
         Ok(remote)
     }
 
-    /// Waits until one of these servers has an address, because a look-up does not count towards the time for
-    /// connecting.
+    /// Waits until one of these servers has an address, because a look-up does not count towards
+    /// the time for connecting.
     pub(super) async fn first_resolved(&self, endpoints: impl IntoIterator<Item = &Endpoint>) {
         let own = &self.runtimes.own;
         let resolved = async |remote: Remote| remote.resolve(own, None, SHARED).await;

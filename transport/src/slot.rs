@@ -6,8 +6,8 @@
 //!   before any call of that connection ends. So a caller that reads the epoch first and takes the
 //!   connection second gets a connection of that epoch or a later one.
 //! - **SLOT-2** A connection never returns to the slot.
-//! - **SLOT-3** A connection of an earlier generation than the slot's is refused, because it leads to a server
-//!   that is not the target any more.
+//! - **SLOT-3** A connection of an earlier generation than the slot's is refused, because it leads
+//!   to a server that is not the target any more.
 //!
 //! # Locking
 //!
@@ -42,7 +42,8 @@ impl ConnectionSlot {
         }
     }
 
-    /// The connection to send on. Without a connection nothing is queued, and the call is not applied.
+    /// The connection to send on. Without a connection nothing is queued, and the call is not
+    /// applied.
     pub(super) fn connection(&self) -> Result<Arc<Connection>, CallError> {
         match &self.state.lock().0 {
             SlotState::Connected(connection) => Ok(connection.clone()),
@@ -67,8 +68,8 @@ impl ConnectionSlot {
         }
     }
 
-    /// Called when the node gets another target. From now on, the slot accepts only connections of this generation.
-    /// Returns the previous connection, which must be ended.
+    /// Called when the node gets another target. From now on, the slot accepts only connections of
+    /// this generation. Returns the previous connection, which must be ended.
     pub(super) fn switched(&self, generation: u64, fault: Fault) -> Option<Arc<Connection>> {
         let mut guard = self.state.lock();
         guard.1 = generation;

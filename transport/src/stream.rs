@@ -31,8 +31,8 @@ pub(super) fn lost(error: &io::Error) -> Fault {
 /// Keeps routers from dropping our idle connections.
 pub(super) const KEEPALIVE: Duration = Duration::from_secs(10);
 
-/// If an address of a host has not answered after this time, the next one is tried as well. It is less if there would
-/// be no time left for the last address.
+/// If an address of a host has not answered after this time, the next one is tried as well. It is
+/// less if there would be no time left for the last address.
 const NEXT_ADDRESS_AFTER: Duration = Duration::from_millis(250);
 
 /// How long an attempt waits for a name. With dead name servers, systems take five to ten seconds.
@@ -47,8 +47,9 @@ pub(super) const SHARED: Duration = Duration::from_secs(5);
 /// The addresses of a host. Their ports have no meaning.
 type Addresses = Result<Vec<SocketAddr>, String>;
 
-/// Look-ups by host, under way or answered in the last [`UNREAD`]. A look-up keeps its thread until the system answers,
-/// even if nobody waits any more. So the next attempt gets the same answer instead of using another thread.
+/// Look-ups by host, under way or answered in the last [`UNREAD`]. A look-up keeps its thread until
+/// the system answers, even if nobody waits any more. So the next attempt gets the same answer
+/// instead of using another thread.
 static LOOK_UPS: LazyLock<Mutex<BTreeMap<String, LookUp>>> = LazyLock::new(Mutex::default);
 
 struct LookUp {
@@ -77,8 +78,8 @@ pub(super) async fn tcp(addresses: &[SocketAddr], limit: Duration) -> io::Result
     Ok(stream)
 }
 
-/// The addresses of a host, which another connection may have learned up to `age_max` ago. Hosts are resolved on a
-/// blocking thread of `resolver`.
+/// The addresses of a host, which another connection may have learned up to `age_max` ago. Hosts
+/// are resolved on a blocking thread of `resolver`.
 pub(super) async fn addresses(
     at: &HostPort,
     resolver: &Handle,
@@ -95,8 +96,8 @@ pub(super) async fn addresses(
     Ok(addresses)
 }
 
-/// Resolves a host. If a look-up of the host is under way, or was answered less than `age_max` ago, its answer is
-/// shared. An answer that nobody has read yet may be older.
+/// Resolves a host. If a look-up of the host is under way, or was answered less than `age_max` ago,
+/// its answer is shared. An answer that nobody has read yet may be older.
 ///
 /// CANCEL: the look-up continues without its future, and its answer is kept for the next one.
 pub(super) async fn look_up(
@@ -121,7 +122,8 @@ pub(super) async fn look_up(
     };
     if under_way.ptr_eq(&answered) {
         let under_way = RunningLookUp(host.to_owned());
-        // Not under the lock: a runtime that was shut down drops the closure at once, which takes the lock.
+        // Not under the lock: a runtime that was shut down drops the closure at once, which takes
+        // the lock.
         resolver.spawn_blocking(move || {
             let addresses = ask(&under_way.0).map_err(|error| error.to_string());
             if addresses.is_ok() {
@@ -169,8 +171,8 @@ fn ask_the_system(host: &str) -> io::Result<Vec<SocketAddr>> {
     (host, 0).to_socket_addrs().map(Vec::from_iter)
 }
 
-/// Connects to the first address that answers. Attempts overlap, because otherwise a dead address would use
-/// up the time of the others. The caller allows `limit` for all of them.
+/// Connects to the first address that answers. Attempts overlap, because otherwise a dead address
+/// would use up the time of the others. The caller allows `limit` for all of them.
 pub(super) async fn connect_first(
     addresses: Vec<SocketAddr>,
     limit: Duration,

@@ -2,19 +2,19 @@
 //!
 //! # Invariants
 //!
-//! - **REGISTRY-1** Requests reach the connection in the order of the calls that made them: they are pushed
-//!   under the lock.
+//! - **REGISTRY-1** Requests reach the connection in the order of the calls that made them: they
+//!   are pushed under the lock.
 //! - **REGISTRY-2** A channel is `confirmed` only if the server confirmed its latest generation on
 //!   the current connection. If a channel was unsubscribed and subscribed again, the confirmation
 //!   of the earlier subscription does not count.
-//! - **REGISTRY-3** A channel stays registered across connections until it is unsubscribed. After a loss,
-//!   `subscribe` waits for the first attempt to reconnect, but not longer.
+//! - **REGISTRY-3** A channel stays registered across connections until it is unsubscribed. After a
+//!   loss, `subscribe` waits for the first attempt to reconnect, but not longer.
 //! - **REGISTRY-4** A restored channel that the server refuses is forgotten and reported.
 //!
 //! # Locking
 //!
-//! One mutex, never held across an await. The locks of a connection are taken after it, never before. No
-//! answer is sent under it.
+//! One mutex, never held across an await. The locks of a connection are taken after it, never
+//! before. No answer is sent under it.
 //!
 //! # Bounds
 //!
@@ -133,14 +133,14 @@ impl SubscriptionRegistry {
     }
 
     /// Fails if the connection did not restore all channels that [`connected`](Self::connected)
-    /// requested. Those that the server refused for good do not count (REGISTRY-4). Others may be confirmed
-    /// on a later attempt, for example after BUSY, when a script has run for too long.
+    /// requested. Those that the server refused for good do not count (REGISTRY-4). Others may be
+    /// confirmed on a later attempt, for example after BUSY, when a script has run for too long.
     pub(super) fn restored(&self) -> Result<(), CallError> {
         self.0.lock().not_restored.take().map_or(Ok(()), Err)
     }
 
-    /// Subscribes every registered channel on a new connection. When a PING that is sent after this is
-    /// answered, all of them have been answered.
+    /// Subscribes every registered channel on a new connection. When a PING that is sent after this
+    /// is answered, all of them have been answered.
     ///
     /// False if the connection belongs to an earlier generation.
     pub(super) fn connected(&self, connection: &Arc<Connection>, generation: u64) -> bool {
@@ -159,8 +159,8 @@ impl SubscriptionRegistry {
             let registered = state.channels.get(&request.channel);
             registered.is_some_and(|registered| registered.generation == request.generation)
         });
-        // A channel whose caller still waits is asked for once, on the caller's behalf. Otherwise the caller would not
-        // hear of a refusal that ends the connection, as one does with fred.
+        // A channel whose caller still waits is asked for once, on the caller's behalf. Otherwise
+        // the caller would not hear of a refusal that ends the connection, as one does with fred.
         let asked: BTreeSet<_> = wanted.iter().map(|request| &request.channel).collect();
         for (channel, registered) in &mut state.channels {
             registered.confirmed = false;
@@ -238,7 +238,8 @@ impl SubscriptionRegistry {
 }
 
 impl RegistryState {
-    /// REGISTRY-4: the next connection would be refused the channel too, and some end when they are.
+    /// REGISTRY-4: the next connection would be refused the channel too, and some end when they
+    /// are.
     fn forget(&mut self, refused: &SubscribeRequest) -> Option<Arc<str>> {
         let registered = self.channels.get(&refused.channel)?;
         if registered.generation != refused.generation {
@@ -265,7 +266,8 @@ impl RegistryState {
 
 /// The ends of the requests.
 impl SubscriptionRegistry {
-    /// The server confirmed or refused the subscription. Returns a restored channel that is forgotten.
+    /// The server confirmed or refused the subscription. Returns a restored channel that is
+    /// forgotten.
     pub(super) fn answered(
         &self,
         request: SubscribeRequest,
@@ -294,8 +296,8 @@ impl SubscriptionRegistry {
         forgotten
     }
 
-    /// The server ended the subscription of a sharded channel, because it does not serve the slot any more.
-    /// False if the subscription had ended before.
+    /// The server ended the subscription of a sharded channel, because it does not serve the slot
+    /// any more. False if the subscription had ended before.
     pub(super) fn revoked(&self, channel: &str) -> bool {
         let mut state = self.0.lock();
         // If the channel was unsubscribed and subscribed again, the push ends the earlier

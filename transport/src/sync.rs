@@ -4,8 +4,8 @@
 //!
 //! - **FOREIGN-1** No foreign code runs while a lock of this crate or of `leasehold` is held: no
 //!   waker, no recorder or subscriber, no function of the user, and no drop of what they provide.
-//!   Such code may re-enter the crate and take the same lock. Call it through [`call_out`], which also catches
-//!   its panics.
+//!   Such code may re-enter the crate and take the same lock. Call it through [`call_out`], which
+//!   also catches its panics.
 //!
 //! All locks of both crates come from this module (`tests/architecture`). In debug builds with the
 //! feature `test-util`, each thread counts the locks that it holds, and [`call_out`] panics if

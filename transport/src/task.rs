@@ -6,8 +6,8 @@ use tokio::task::JoinHandle;
 
 /// Puts a future that seldom runs on the heap, at the moment when it runs.
 ///
-/// A future has space for every future that it may ever await, and a client may have ten thousand waiters. So what most of
-/// them never await, or only for a moment, must not be part of them.
+/// A future has space for every future that it may ever await, and a client may have ten thousand
+/// waiters. So what most of them never await, or only for a moment, must not be part of them.
 pub fn rarely<F: Future>(work: F) -> Pin<Box<F>> {
     Box::pin(work)
 }

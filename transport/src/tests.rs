@@ -189,7 +189,8 @@ fn primary_at(mut remote: Remote) -> Remote {
     remote
 }
 
-/// A connected transport with all that it needs. A test declares it last, so that it is dropped first.
+/// A connected transport with all that it needs. A test declares it last, so that it is dropped
+/// first.
 struct Testbed {
     redis: Arc<Node>,
     events: Arc<Recorder>,

@@ -1,10 +1,12 @@
 //! Timers for futures that any executor may poll, and what the current runtime has.
 //!
-//! A timer of tokio belongs to the runtime of the thread that makes it, and follows its paused time. A thread without a
-//! runtime, or with one that has no timers, gets a timer of the library: a thread of its own drives it for the rest of
-//! the process. A runtime of a client would not do, because it may be shut down, or nobody may drive it.
+//! A timer of tokio belongs to the runtime of the thread that makes it, and follows its paused
+//! time. A thread without a runtime, or with one that has no timers, gets a timer of the library: a
+//! thread of its own drives it for the rest of the process. A runtime of a client would not do,
+//! because it may be shut down, or nobody may drive it.
 //!
-//! All timers of `leasehold` come from this module, and those of this crate that a caller polls (`tests/architecture`).
+//! All timers of `leasehold` come from this module, and those of this crate that a caller polls
+//! (`tests/architecture`).
 
 use std::cell::Cell;
 use std::future::pending;
@@ -56,7 +58,8 @@ pub fn jittered(span: Duration) -> Duration {
 
 /// Names what the runtime of this thread lacks for sockets. `None` if it has all.
 ///
-/// tokio answers only by a panic, which is caught here. The panic hook prints it, with tokio's own advice.
+/// tokio answers only by a panic, which is caught here. The panic hook prints it, with tokio's own
+/// advice.
 pub fn lacks() -> Option<&'static str> {
     if !has_timers() {
         return Some("timers");
@@ -73,8 +76,8 @@ pub fn has_timers() -> bool {
     call_out(|| drop(tokio::time::sleep(Duration::ZERO))).is_some()
 }
 
-/// What an error says of a missing reply, after the rest of its text. Nothing, if the runtime that reads the replies runs a
-/// task within this time.
+/// What an error says of a missing reply, after the rest of its text. Nothing, if the runtime that
+/// reads the replies runs a task within this time.
 pub async fn why_silent(runtime: &Handle, limit: Duration) -> &'static str {
     // tokio polls the sockets before it runs a task again that has yielded.
     let mut task = AbortOnDrop(runtime.spawn(tokio::task::yield_now()));
@@ -85,7 +88,8 @@ pub async fn why_silent(runtime: &Handle, limit: Duration) -> &'static str {
 }
 
 thread_local! {
-    /// Set if a runtime on this thread had no timers. Not asked again, because the answer is a panic.
+    /// Set if a runtime on this thread had no timers. Not asked again, because the answer is a
+    /// panic.
     static LACKS_TIMERS: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -101,7 +105,8 @@ fn with_timers<T>(make: impl FnOnce() -> T) -> T {
     make()
 }
 
-/// The runtime of the library's timers, on its own thread. A fork starts another one, because it has no such thread.
+/// The runtime of the library's timers, on its own thread. A fork starts another one, because it
+/// has no such thread.
 fn own() -> Handle {
     static OWN: LazyLock<Mutex<Option<(Process, Handle)>>> = LazyLock::new(Mutex::default);
     let mut own = OWN.lock();

@@ -7,7 +7,8 @@ use tokio::time::Duration;
 pub struct Timing {
     /// For the reply to one call.
     pub command: Duration,
-    /// For one connection attempt, from the answer to the look-up of the name to the reply to the first command.
+    /// For one connection attempt, from the answer to the look-up of the name to the reply to the
+    /// first command.
     pub connect: Duration,
     /// For how long nothing is taken on a server that has just become the primary.
     pub grace: Duration,
@@ -18,8 +19,9 @@ const PROBE_MAX: Duration = Duration::from_secs(1);
 const EAGER_MAX: Duration = Duration::from_secs(10);
 
 impl Timing {
-    /// How often a connection is looked at, and how many looks after a PING it is given up if nothing has come. Together
-    /// they are not shorter than the timeout of a call. A PING is sent after two looks at which nothing had come.
+    /// How often a connection is looked at, and how many looks after a PING it is given up if
+    /// nothing has come. Together they are not shorter than the timeout of a call. A PING is sent
+    /// after two looks at which nothing had come.
     pub(crate) fn probe(&self) -> (Duration, u32) {
         let look = self.command.clamp(PROBE_MIN, PROBE_MAX) / 2;
         let looks = self.command.as_micros().div_ceil(look.as_micros());
@@ -29,8 +31,8 @@ impl Timing {
         )
     }
 
-    /// For how long a lost server is tried often. Who has set a long grace waits for the end of the leases, and not for
-    /// those that come back.
+    /// For how long a lost server is tried often. Who has set a long grace waits for the end of the
+    /// leases, and not for those that come back.
     pub(crate) fn eager(&self) -> Duration {
         self.grace.min(EAGER_MAX)
     }

@@ -38,7 +38,8 @@ struct TlsState {
     current: Mutex<Current>,
 }
 
-/// The last good contents of the files, with their configuration, which also stores sessions for resumption.
+/// The last good contents of the files, with their configuration, which also stores sessions for
+/// resumption.
 struct Current {
     pems: Pems,
     config: Arc<ClientConfig>,
@@ -193,8 +194,8 @@ fn explained(error: io::Error, not_used: Option<&str>) -> io::Error {
     )
 }
 
-/// A reader that explains TLS errors. In TLS 1.3, a server may refuse the client's certificate after the
-/// client has begun to use the connection.
+/// A reader that explains TLS errors. In TLS 1.3, a server may refuse the client's certificate
+/// after the client has begun to use the connection.
 pub(super) struct TlsReader<S> {
     reader: ReadHalf<TlsStream<S>>,
     not_used: NotUsed,
@@ -211,8 +212,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for TlsReader<S> {
     }
 }
 
-/// A writer of one TLS record at a time. A failed write of several records would report that nothing was taken,
-/// although some records may have been sent. A failed write of one record has sent none that the server can read.
+/// A writer of one TLS record at a time. A failed write of several records would report that
+/// nothing was taken, although some records may have been sent. A failed write of one record has
+/// sent none that the server can read.
 pub(super) struct TlsWriter<S>(WriteHalf<TlsStream<S>>);
 
 /// The most bytes in a record (RFC 8446, section 5.1).

@@ -110,8 +110,8 @@ impl Transport {
         answer(sent).await.map_err(not_a_cluster_client)
     }
 
-    /// Passes a call to the connection of the lane, which often writes it to the socket at once. Never
-    /// blocks and needs no runtime.
+    /// Passes a call to the connection of the lane, which often writes it to the socket at once.
+    /// Never blocks and needs no runtime.
     ///
     /// The call is sent once. If a node of a cluster redirects it, it was not applied.
     ///
@@ -156,9 +156,9 @@ impl Transport {
         }
     }
 
-    /// Subscribes to a channel that belongs to a key, or to none if the key is empty. Then the channel is
-    /// not sharded. `Ok` means that the server has confirmed the
-    /// subscription. Every message published after that reaches
+    /// Subscribes to a channel that belongs to a key, or to none if the key is empty. Then the
+    /// channel is not sharded. `Ok` means that the server has confirmed the subscription. Every
+    /// message published after that reaches
     /// [`TransportEvents::message`](crate::TransportEvents::message), or
     /// [`TransportEvents::missed`](crate::TransportEvents::missed) is called.
     ///
@@ -206,7 +206,8 @@ impl Transport {
         }
     }
 
-    /// Whether all connections are open now. In a cluster: those to every node that the layout names.
+    /// Whether all connections are open now. In a cluster: those to every node that the layout
+    /// names.
     pub fn is_connected(&self) -> bool {
         match self.nodes() {
             Nodes::One(node) => node.is_connected(),

@@ -1,10 +1,11 @@
 //! Splits URLs of one or several servers into their parts.
 //!
-//! No existing crate fits. A strict parser of URIs refuses several hosts with ports, and passwords with
-//! characters such as `^` or `é`, which work here. A parser of web addresses would add the tables of Unicode.
+//! No existing crate fits. A strict parser of URIs refuses several hosts with ports, and passwords
+//! with characters such as `^` or `é`, which work here. A parser of web addresses would add the
+//! tables of Unicode.
 //!
-//! No message repeats any part of a URL, except an IP address. If a password contains an unescaped `@`, `#` or `/`, a
-//! part of it is parsed as the host, the path or the fragment.
+//! No message repeats any part of a URL, except an IP address. If a password contains an unescaped
+//! `@`, `#` or `/`, a part of it is parsed as the host, the path or the fragment.
 
 use std::net::{Ipv6Addr, SocketAddr};
 
@@ -67,8 +68,8 @@ impl<'a> UrlParts<'a> {
         credentials(decode(user)?, decode(password)?)
     }
 
-    /// The decoded values of the query parameters with these names. Another parameter, or one that is given
-    /// twice, is refused with this reason.
+    /// The decoded values of the query parameters with these names. Another parameter, or one that
+    /// is given twice, is refused with this reason.
     pub(super) fn parameters<const N: usize>(
         &self,
         names: [&str; N],

@@ -1,4 +1,5 @@
-//! Names that are no text. The client reads replies as UTF-8, so `lock_at.lua` sends such a name in hex.
+//! Names that are no text. The client reads replies as UTF-8, so `lock_at.lua` sends such a name in
+//! hex.
 
 use leasehold_transport::Value;
 

@@ -1,10 +1,10 @@
 //! The search for locks: one step of it, and what the step finds.
 //!
-//! One script searches and looks at what it finds. Some servers refuse a script without keys. There, SCAN searches, and
-//! a call for each name looks.
+//! One script searches and looks at what it finds. Some servers refuse a script without keys.
+//! There, SCAN searches, and a call for each name looks.
 //!
-//! A key need not be UTF-8. The names of this library and of Redisson are, so such a key was written by another
-//! program: see [`in_hex`].
+//! A key need not be UTF-8. The names of this library and of Redisson are, so such a key was
+//! written by another program: see [`in_hex`].
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -101,8 +101,8 @@ fn texts(values: &[Value]) -> Option<Vec<Arc<str>>> {
     values.iter().map(text).collect()
 }
 
-/// A look at one key. `leases` are those of readers, as an earlier look at the key asked for them; without them, this
-/// look may ask.
+/// A look at one key. `leases` are those of readers, as an earlier look at the key asked for them;
+/// without them, this look may ask.
 pub(super) fn look(key: &Arc<str>, publish: Publish, leases: Option<&[Arc<str>]>) -> Call {
     // The keys beside a name that no lock with several keys can have may be in other slots.
     let beside = if slot_fault(key).is_some() {
@@ -129,7 +129,8 @@ pub(super) fn look(key: &Arc<str>, publish: Publish, leases: Option<&[Arc<str>]>
     }
 }
 
-/// A look at a key that is no text, and which cannot be the key of a call: the script, and its arguments.
+/// A look at a key that is no text, and which cannot be the key of a call: the script, and its
+/// arguments.
 pub(super) fn look_at_bytes(publish: Publish) -> (&'static Script, Vec<Arg>) {
     (&*LOCK_LOOK, [names(publish), vec![Arg::Int(0)]].concat())
 }

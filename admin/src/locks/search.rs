@@ -18,7 +18,8 @@ const STEP: i64 = 500;
 const LOCKS_MAX: usize = 10_000;
 /// The largest number of steps of one search, for about five million keys.
 const STEPS_MAX: usize = 10_000;
-/// No step begins after this time. Each step may take as long as any call, so a slow server could take hours.
+/// No step begins after this time. Each step may take as long as any call, so a slow server could
+/// take hours.
 const SEARCH_MAX: Duration = Duration::from_secs(30);
 /// How many looks at keys are in flight.
 const LOOKS_AT_ONCE: usize = 100;

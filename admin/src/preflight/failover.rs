@@ -15,11 +15,12 @@ const CLUSTER_ELECTION: Duration = Duration::from_secs(2);
 
 /// What the sentinels report about the primary that they watch.
 ///
-/// Each number is the largest that any sentinel reported. It is `None` if no sentinel answered, or if the
-/// user has no right to ask.
+/// Each number is the largest that any sentinel reported. It is `None` if no sentinel answered, or
+/// if the user has no right to ask.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct SentinelState {
-    /// The number of sentinels, whether they are up or not. A majority of them must agree to a failover.
+    /// The number of sentinels, whether they are up or not. A majority of them must agree to a
+    /// failover.
     pub(super) known: Option<u64>,
     /// The number of sentinels that are up, as they see each other.
     pub(super) usable: Option<u64>,

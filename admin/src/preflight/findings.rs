@@ -18,7 +18,8 @@ use super::node::{Flavour, NodeReport, Persistence, Rights, ServerState, Version
 pub struct Finding {
     /// How much it matters.
     pub severity: Severity,
-    /// The server, as in [`CheckedServer::server`](super::CheckedServer::server); or the sentinels, as in the URL.
+    /// The server, as in [`CheckedServer::server`](super::CheckedServer::server); or the sentinels,
+    /// as in the URL.
     pub server: String,
     /// What it means for locks, and what to do about it.
     pub text: String,
@@ -30,7 +31,8 @@ pub struct Finding {
 pub enum Severity {
     /// Good to know.
     Info,
-    /// Exclusion or availability suffers in a case that will happen: a failover, a restart, a slow reply.
+    /// Exclusion or availability suffers in a case that will happen: a failover, a restart, a slow
+    /// reply.
     Warning,
     /// Locks do not work, or are lost in normal operation.
     Danger,

@@ -11,8 +11,8 @@ use super::node::{NodeReport, Persistence, ServerState};
 pub(super) struct Guarantee {
     /// Events that do not break exclusion.
     pub(super) survives: Vec<String>,
-    /// Events that break exclusion. Holders notice at their next renewal, within a third of the lease at
-    /// most.
+    /// Events that break exclusion. Holders notice at their next renewal, within a third of the
+    /// lease at most.
     pub(super) broken_by: Vec<String>,
     /// Events whose effect could not be determined. Assume that they break exclusion.
     pub(super) not_known: Vec<String>,

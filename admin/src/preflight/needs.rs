@@ -1,4 +1,5 @@
-//! What each use needs of a server, and what follows if the server lacks it. No other file says which kind needs what.
+//! What each use needs of a server, and what follows if the server lacks it. No other file says
+//! which kind needs what.
 
 use std::fmt;
 

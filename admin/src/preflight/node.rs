@@ -20,8 +20,8 @@ pub(super) struct NodeReport {
     pub(super) uses: UsesOfServer,
 }
 
-/// The state of a server, as it reports it. `None` means that the user has no right to see it, or that the
-/// server does not report it.
+/// The state of a server, as it reports it. `None` means that the user has no right to see it, or
+/// that the server does not report it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct ServerState {
     /// The program that the server runs.
@@ -97,7 +97,8 @@ pub enum Persistence {
     None,
     /// Snapshots (`save`): a crash loses everything after the last one.
     Snapshots,
-    /// `appendonly` with `appendfsync no`: a crash of the machine loses what the system had not yet written.
+    /// `appendonly` with `appendfsync no`: a crash of the machine loses what the system had not yet
+    /// written.
     SystemDecides,
     /// `appendfsync everysec`: a crash of the machine may lose about the last second.
     EverySecond,
@@ -199,7 +200,8 @@ impl Version {
 }
 
 impl Replica {
-    /// A replica that was silent for longer is not in step: a healthy one acknowledges every second.
+    /// A replica that was silent for longer is not in step: a healthy one acknowledges every
+    /// second.
     pub(super) const LAG_MAX: Duration = Duration::from_secs(3);
 
     /// Returns whether it keeps up with its primary.

@@ -80,7 +80,8 @@ impl Ask<'_> {
         let Some(first) = ask("min-replicas-*").await else {
             return Vec::new();
         };
-        // One pattern each, because up to Redis 6.2 a call takes only one. A plain `*` would fetch passwords.
+        // One pattern each, because up to Redis 6.2 a call takes only one. A plain `*` would fetch
+        // passwords.
         let others = ["append*", "save", "cluster-*"].map(ask);
         let others = futures_util::future::join_all(others).await;
         std::iter::once(first)
@@ -144,8 +145,8 @@ pub(super) async fn look(
     state.map_err(|error| parts::error(server, error.took_nothing()))
 }
 
-/// Subscribes to a channel and unsubscribes again, unless the server is known to have no messages. The transport
-/// notes a refusal.
+/// Subscribes to a channel and unsubscribes again, unless the server is known to have no messages.
+/// The transport notes a refusal.
 pub(super) async fn ask_for_messages(parts: &Parts, needed: &NeededRights) {
     let (transport, channel) = (parts.transport(), &needed.channel);
     if !parts.polls_only() {

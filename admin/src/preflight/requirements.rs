@@ -12,9 +12,9 @@ const FAILOVER: &str = "failover within the lease";
 
 /// What a deployment must give. [`Admin::require`](crate::Admin::require) refuses less.
 ///
-/// In a cluster, each server must meet all requirements. If the client's user has no right to check a
-/// requirement, it counts as not met. The settings are checked once. A server that is reconfigured later, or
-/// a replica that is promoted, may give less.
+/// In a cluster, each server must meet all requirements. If the client's user has no right to check
+/// a requirement, it counts as not met. The settings are checked once. A server that is
+/// reconfigured later, or a replica that is promoted, may give less.
 ///
 /// # Examples
 ///
@@ -60,14 +60,15 @@ impl Requirements {
         self
     }
 
-    /// Requires that `count` replicas keep up now: online, and heard from within the last three seconds.
+    /// Requires that `count` replicas keep up now: online, and heard from within the last three
+    /// seconds.
     pub fn replicas(mut self, count: usize) -> Self {
         self.replicas = count;
         self
     }
 
-    /// Requires `min-replicas-to-write` of at least `count`. Then a primary that is cut off stops granting
-    /// locks.
+    /// Requires `min-replicas-to-write` of at least `count`. Then a primary that is cut off stops
+    /// granting locks.
     pub fn min_replicas_to_write(mut self, count: u64) -> Self {
         self.min_replicas_to_write = count;
         self
@@ -85,19 +86,20 @@ impl Requirements {
         self
     }
 
-    /// Requires that locks in a cluster survive the loss of another shard: `cluster-require-full-coverage
-    /// no`. Always met outside a cluster.
+    /// Requires that locks in a cluster survive the loss of another shard:
+    /// `cluster-require-full-coverage no`. Always met outside a cluster.
     pub fn partial_coverage(mut self) -> Self {
         self.partial_coverage = true;
         self
     }
 
-    /// Requires that a failover ends before holds expire that could not be renewed meanwhile. Always met
-    /// without sentinels or a cluster.
+    /// Requires that a failover ends before holds expire that could not be renewed meanwhile.
+    /// Always met without sentinels or a cluster.
     ///
-    /// The duration of a failover is estimated: `down-after-milliseconds` plus 3 s, or one and a half
-    /// `cluster-node-timeout` plus 2 s. It must not exceed two thirds of
-    /// [`ClientBuilder::lease`](leasehold::ClientBuilder::lease). Enough sentinels must be up for a failover.
+    /// The duration of a failover is estimated: `down-after-milliseconds` plus 3 s, or one and a
+    /// half `cluster-node-timeout` plus 2 s. It must not exceed two thirds of
+    /// [`ClientBuilder::lease`](leasehold::ClientBuilder::lease). Enough sentinels must be up for a
+    /// failover.
     pub fn failover_within_lease(mut self) -> Self {
         self.failover_within_lease = true;
         self
@@ -105,8 +107,8 @@ impl Requirements {
 
     /// Requires that the user has all rights for these uses.
     ///
-    /// Keys and channels are checked for a lock of this name; the client's prefix is prepended. Servers
-    /// before Redis 7.0 cannot report rights, which counts as not met.
+    /// Keys and channels are checked for a lock of this name; the client's prefix is prepended.
+    /// Servers before Redis 7.0 cannot report rights, which counts as not met.
     pub fn rights_for(mut self, uses: impl IntoIterator<Item = Use>, name: &str) -> Self {
         self.rights = Some((uses.into_iter().collect(), name.to_owned()));
         self

@@ -18,7 +18,8 @@ type UsesOf<T> = BTreeMap<T, BTreeSet<Use>>;
 #[derive(Clone, Debug)]
 pub(super) struct NeededRights {
     uses: Vec<Use>,
-    /// The key of the lock, and the keys and channels that belong to it, with the uses that need them.
+    /// The key of the lock, and the keys and channels that belong to it, with the uses that need
+    /// them.
     key: String,
     further_keys: UsesOf<String>,
     channels: UsesOf<String>,

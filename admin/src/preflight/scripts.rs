@@ -1,4 +1,5 @@
-//! Which scripts a server refuses. The client learns it when it needs it, but a fresh client has needed nothing yet.
+//! Which scripts a server refuses. The client learns it when it needs it, but a fresh client has
+//! needed nothing yet.
 
 use std::sync::Arc;
 
@@ -21,7 +22,8 @@ static WITH_KEYS: Script = Script::new("preflight_keys", "return redis.call('exi
 /// How many hash tags are tried to find a key on a node.
 const TAGS: u32 = 1000;
 
-/// Asks whether one script may have keys of several slots, and keys that are not declared. The transport notes a refusal.
+/// Asks whether one script may have keys of several slots, and keys that are not declared. The
+/// transport notes a refusal.
 pub(super) async fn ask_for_limits(ask: Ask<'_>) {
     let (parts, transport) = (ask.parts, ask.parts.transport());
     let abilities = transport.abilities(ask.node);
@@ -73,7 +75,8 @@ fn tag_on(transport: &Transport, node: NodeId, key: impl Fn(u32) -> Arc<str>) ->
     (0..TAGS).find(|&tag| transport.node_of(&key(tag)) == node)
 }
 
-/// The error if the server refuses the first call but runs the second one, so that the difference is the reason.
+/// The error if the server refuses the first call but runs the second one, so that the difference
+/// is the reason.
 async fn refused(parts: &Parts, first: Call, second: Call) -> Option<Fault> {
     match parts.call(Lane::Caller, first).await {
         Err(CallError::Refused(fault)) => {

@@ -4,8 +4,8 @@
 //! memory hold|waiter NUMBER URL
 //! ```
 //!
-//! It prints the bytes and the allocations of each, without what `malloc` adds, and the size of the future of
-//! `lock.lock()`, which is a part of the waiting task.
+//! It prints the bytes and the allocations of each, without what `malloc` adds, and the size of the
+//! future of `lock.lock()`, which is a part of the waiting task.
 
 use std::alloc::System;
 use std::time::Duration;

@@ -1,4 +1,5 @@
-//! Pairs of lock and unlock, for a profiler that counts instructions: two runs of different length, and the difference.
+//! Pairs of lock and unlock, for a profiler that counts instructions: two runs of different length,
+//! and the difference.
 //!
 //! ```text
 //! valgrind --tool=cachegrind --cache-sim=no --cachegrind-out-file=/dev/null pairs S1|S2 PAIRS [URL]

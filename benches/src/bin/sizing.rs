@@ -1,4 +1,5 @@
-//! What clients cost a server while nothing happens, for docs/sizing.md: calls, bytes and CPU of a second.
+//! What clients cost a server while nothing happens, for docs/sizing.md: calls, bytes and CPU of a
+//! second.
 //!
 //! ```text
 //! cargo run --release -p leasehold-bench --bin sizing

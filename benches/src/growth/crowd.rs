@@ -1,4 +1,5 @@
-//! Processes with a client each. Their tasks lock and unlock names of their own, or all of them one name.
+//! Processes with a client each. Their tasks lock and unlock names of their own, or all of them one
+//! name.
 
 use leasehold_testbed::Server;
 use tokio::time::sleep;

@@ -12,7 +12,8 @@ use crate::options::Options;
 use crate::report::{Report, count};
 use crate::server::Probe;
 
-/// The library's default. On a busy machine, a hundred thousand names are not taken within a much shorter one.
+/// The library's default. On a busy machine, a hundred thousand names are not taken within a much
+/// shorter one.
 const LEASE: Duration = Duration::from_secs(30);
 /// A hold is renewed so often in a lease.
 const RENEWALS: u32 = 3;

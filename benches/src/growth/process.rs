@@ -1,7 +1,7 @@
 //! A client in a process of its own, seen from the program that started it.
 //!
-//! The client prints a line when it has reached a stage, and goes on after a line of its input. Its last line is its
-//! report. It ends with the program: its input ends then.
+//! The client prints a line when it has reached a stage, and goes on after a line of its input. Its
+//! last line is its report. It ends with the program: its input ends then.
 
 use std::process::Stdio;
 use std::time::Duration;

@@ -1,7 +1,8 @@
 //! What bounds the pairs per second, by the processor time that a pair costs.
 //!
-//! A pair costs the client `c` and all servers together `s`. A server has one thread, and the client as many as it was
-//! given. So with `m` masters, over which the keys are spread evenly, the rate is at most
+//! A pair costs the client `c` and all servers together `s`. A server has one thread, and the
+//! client as many as it was given. So with `m` masters, over which the keys are spread evenly, the
+//! rate is at most
 //!
 //! ```text
 //! T(m) = min(threads / c, m / s, cores / (c + s))

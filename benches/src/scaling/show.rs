@@ -1,4 +1,5 @@
-//! What S9 writes into the pages: the table of its measurements, how many nodes a rate takes, and the picture.
+//! What S9 writes into the pages: the table of its measurements, how many nodes a rate takes, and
+//! the picture.
 
 use super::Measured;
 use super::model::{Bounds, Setting};
@@ -68,7 +69,8 @@ pub(super) fn table(measured: &[Measured], setting: Setting) -> String {
     table.into_text()
 }
 
-/// How many nodes and client threads a rate takes, by the costs that were measured with the most masters.
+/// How many nodes and client threads a rate takes, by the costs that were measured with the most
+/// masters.
 pub(super) fn nodes(measured: &[Measured]) -> String {
     let Some(most) = measured.iter().max_by_key(|one| one.masters) else {
         return String::new();

@@ -53,7 +53,8 @@ impl Command {
         words: &[OsString],
         environment: &[(&str, Option<String>)],
     ) -> Result<Command, Failure> {
-        // Orphans of the command become children of this process, so that it can wait for all of them.
+        // Orphans of the command become children of this process, so that it can wait for all of
+        // them.
         #[cfg(target_os = "linux")]
         nix::sys::prctl::set_child_subreaper(true).map_err(Failure::internal("subreaper"))?;
         let cannot = "no process could be started";
@@ -111,8 +112,8 @@ impl Command {
         self.exit.is_some() && self.group.has_ended()
     }
 
-    /// Whether the foreground group of a terminal that the command has got is its own, or that of a job which the command
-    /// has left behind. Otherwise a shell has taken the terminal meanwhile.
+    /// Whether the foreground group of a terminal that the command has got is its own, or that of a
+    /// job which the command has left behind. Otherwise a shell has taken the terminal meanwhile.
     pub(super) fn has_left(&self, foreground: Pid) -> bool {
         // Orphans of the command are children of this process.
         let is_orphan = |process: Process| process.parent == getpid();
@@ -156,8 +157,8 @@ pub(super) fn own_program() -> io::Result<PathBuf> {
     std::env::current_exe()
 }
 
-/// Runs in the new process. Stops until the runner is prepared, then executes the command. Returns only if the command
-/// cannot be executed.
+/// Runs in the new process. Stops until the runner is prepared, then executes the command. Returns
+/// only if the command cannot be executed.
 pub(super) fn start(runner: Pid, words: &[OsString]) -> u8 {
     let has_runner = || getppid() == runner;
     // If the runner dies, the kernel kills this process.

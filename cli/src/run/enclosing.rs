@@ -1,21 +1,23 @@
-//! A nested run, inside the command of another run with the same lock. It uses the hold of the enclosing run, and
-//! watches that hold itself.
+//! A nested run, inside the command of another run with the same lock. It uses the hold of the
+//! enclosing run, and watches that hold itself.
 //!
-//! A nested run takes and releases nothing. The enclosing run holds the lock until all processes of its group have
-//! ended, which normally include the nested run. If the nested run left the group (`setsid`, or a shell with job
-//! control), the enclosing run may release the lock earlier. The nested run then stops its command before the last
-//! lease that it has seen ends.
+//! A nested run takes and releases nothing. The enclosing run holds the lock until all processes of
+//! its group have ended, which normally include the nested run. If the nested run left the group
+//! (`setsid`, or a shell with job control), the enclosing run may release the lock earlier. The
+//! nested run then stops its command before the last lease that it has seen ends.
 //!
-//! Each run adds a mark to the environment of its command: its hold, the server, and its process. A run asks its own
-//! server whether one of the marked owners of its lock holds it there:
+//! Each run adds a mark to the environment of its command: its hold, the server, and its process. A
+//! run asks its own server whether one of the marked owners of its lock holds it there:
 //!
 //! 1. If so, it is nested in that run. The owner is unique, so the two URLs need not be the same.
-//! 2. If not, but a mark names the same server and its runner still lives, that run has lost the lock. Nothing may run.
-//! 3. Otherwise the mark means nothing here: it is of another server or database, or a daemon has inherited it from a run
-//!    that has ended. The run takes the lock itself.
+//! 2. If not, but a mark names the same server and its runner still lives, that run has lost the
+//!    lock. Nothing may run.
+//! 3. Otherwise the mark means nothing here: it is of another server or database, or a daemon has
+//!    inherited it from a run that has ended. The run takes the lock itself.
 //!
-//! The same server means the same text of the URL, without its login. If a server is called by two names, 3 applies
-//! instead of 2: the command still runs under a lock, but not under the same one as what ran before it.
+//! The same server means the same text of the URL, without its login. If a server is called by two
+//! names, 3 applies instead of 2: the command still runs under a lock, but not under the same one
+//! as what ran before it.
 
 use std::env;
 use std::sync::{Mutex, PoisonError};
@@ -69,8 +71,8 @@ pub(super) struct Enclosing {
 }
 
 impl Enclosing {
-    /// Finds the enclosing run that holds the lock which this run asks for. Fails if that run has lost the lock,
-    /// because no command may run under a lost hold.
+    /// Finds the enclosing run that holds the lock which this run asks for. Fails if that run has
+    /// lost the lock, because no command may run under a lost hold.
     pub(super) async fn find(
         client: &Client,
         job: &RunArguments,
@@ -130,7 +132,8 @@ impl Enclosing {
                     *self.until.lock().unwrap_or_else(PoisonError::into_inner) = until;
                 }
                 Ok(None) => return Loss::Gone("the run around does not hold it any more".into()),
-                // An error says nothing about the hold, so the lease that was seen last still counts.
+                // An error says nothing about the hold, so the lease that was seen last still
+                // counts.
                 Err(_) if self.until().has_come() => return Loss::Expired,
                 Err(_) => {}
             }
@@ -145,7 +148,8 @@ impl Enclosing {
     }
 }
 
-/// The moment until which the lock is certainly held, if this much of its lease was left when the request was sent.
+/// The moment until which the lock is certainly held, if this much of its lease was left when the
+/// request was sent.
 fn until(sent: Moment, lease: Option<Duration>) -> Moment {
     let left = lease.unwrap_or(NO_END);
     // Subtract the drift between two clocks, and a millisecond because Redis rounds.

@@ -1,9 +1,10 @@
 //! Whether a process of the command's group still works.
 //!
-//! A process that has ended stays in its group until its parent waits for it. If the parent is a daemon that left the
-//! group, that may be never, and no signal helps. Such a process does not count. Only Linux tells what state the members
-//! of a group are in, and only if `/proc` shows the processes of all users (it has no `hidepid`). Elsewhere the group ends
-//! with its last member, in whatever state that is.
+//! A process that has ended stays in its group until its parent waits for it. If the parent is a
+//! daemon that left the group, that may be never, and no signal helps. Such a process does not
+//! count. Only Linux tells what state the members of a group are in, and only if `/proc` shows the
+//! processes of all users (it has no `hidepid`). Elsewhere the group ends with its last member, in
+//! whatever state that is.
 
 use nix::errno::Errno;
 use nix::sys::signal::killpg;
@@ -32,7 +33,8 @@ impl Group {
         }
     }
 
-    /// Whether all processes of the group have ended. May notice it late, but only by [`PART`] times the time of a search.
+    /// Whether all processes of the group have ended. May notice it late, but only by [`PART`]
+    /// times the time of a search.
     pub(super) fn has_ended(&mut self) -> bool {
         if killpg(self.id, None) == Err(Errno::ESRCH) {
             return true;

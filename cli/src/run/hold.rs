@@ -115,7 +115,8 @@ impl Hold {
         }
     }
 
-    /// Whether nested runs may use this hold. It must have a single owner. The hold of an enclosing run has its own mark.
+    /// Whether nested runs may use this hold. It must have a single owner. The hold of an enclosing
+    /// run has its own mark.
     pub(super) fn is_exclusive(&self, job: &RunArguments) -> bool {
         matches!(self, Hold::Lock(_)) && job.kind() != Kind::Read
     }

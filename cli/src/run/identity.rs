@@ -40,7 +40,8 @@ impl RunArguments {
         self.holder.clone().unwrap_or_else(user_at_host)
     }
 
-    /// The given purpose, or else the name of the command. Without its arguments, because they may contain a password.
+    /// The given purpose, or else the name of the command. Without its arguments, because they may
+    /// contain a password.
     pub(super) fn purpose(&self) -> String {
         if let Some(purpose) = &self.purpose {
             return purpose.clone();

@@ -1,9 +1,9 @@
 //! What a run reports while its command runs.
 //!
-//! On a terminal, the command may draw on the whole screen, or may have put the terminal into raw mode. There, notices
-//! wait until the command has ended, and appear below its screen. The wait is bounded: a command whose lock is lost has at
-//! most its grace. Elsewhere they are written at once, so that a log has them at their time, and before the last words of
-//! the command.
+//! On a terminal, the command may draw on the whole screen, or may have put the terminal into raw
+//! mode. There, notices wait until the command has ended, and appear below its screen. The wait is
+//! bounded: a command whose lock is lost has at most its grace. Elsewhere they are written at once,
+//! so that a log has them at their time, and before the last words of the command.
 
 use std::io::{self, IsTerminal as _};
 

@@ -10,8 +10,8 @@ const GRACE_MAX: Duration = Duration::from_secs(10);
 /// The longest time between SIGKILL and the end of the lease.
 const MARGIN_MAX: Duration = Duration::from_secs(1);
 
-/// How long before the end of the lock each step is taken. The end is the instant until which the lock is certainly
-/// held.
+/// How long before the end of the lock each step is taken. The end is the instant until which the
+/// lock is certainly held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Plan {
     pub(crate) grace: Duration,
@@ -19,7 +19,8 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// For a lock that this process renews. Renewals must have enough time before the command is stopped.
+    /// For a lock that this process renews. Renewals must have enough time before the command is
+    /// stopped.
     pub(super) fn of(lease: Duration, grace: Option<Duration>) -> Result<Plan, Failure> {
         let margin = (lease / 30).min(MARGIN_MAX);
         let grace = grace.unwrap_or((lease / 6).min(GRACE_MAX));

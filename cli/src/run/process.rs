@@ -11,7 +11,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct ProcessId {
     pid: i32,
-    /// When it was started: its number may be given to another process later. `None` if the system does not tell.
+    /// When it was started: its number may be given to another process later. `None` if the system
+    /// does not tell.
     #[serde(skip_serializing_if = "Option::is_none")]
     started: Option<u64>,
 }

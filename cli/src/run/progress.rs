@@ -68,8 +68,8 @@ impl<'a> Progress<'a> {
         *self.replaces() = before.filter(|before| *before != permits);
     }
 
-    /// Looks whether this run has replaced the number of permits: a lower one is applied by the first attempt, a higher
-    /// one with the permit.
+    /// Looks whether this run has replaced the number of permits: a lower one is applied by the
+    /// first attempt, a higher one with the permit.
     pub(super) async fn look_at_permits(&self, client: &Client) {
         // The lock must not be held across the call: the acquisition runs in the same task.
         let may_replace = self.replaces().is_some();
@@ -188,8 +188,8 @@ async fn permits(client: &Client, job: &RunArguments) -> Result<Reason, Error> {
     )))
 }
 
-/// The number of permits that was declared last, or else how many there are. `None` if there are none, or if that cannot
-/// be read.
+/// The number of permits that was declared last, or else how many there are. `None` if there are
+/// none, or if that cannot be read.
 async fn declared(client: &Client, job: &RunArguments) -> Option<i64> {
     let found = look(client, &job.name.key()).await.ok().flatten()?;
     let total = || {

@@ -1,10 +1,11 @@
-//! A second process that ends the command if the runner cannot do it: the runner was killed, or it was stopped for
-//! longer than the lease.
+//! A second process that ends the command if the runner cannot do it: the runner was killed, or it
+//! was stopped for longer than the lease.
 //!
-//! After each renewal, the runner writes a line `group until watch` to the reaper's standard input: the command's process
-//! group, and the time at which the command must have ended unless another line arrives. After it has sent SIGTERM, it
-//! writes `group until stopping`, and the reaper only sends SIGKILL. The runner's last line is `done`. If the input ends
-//! without `done`, the runner is dead.
+//! After each renewal, the runner writes a line `group until watch` to the reaper's standard input:
+//! the command's process group, and the time at which the command must have ended unless another
+//! line arrives. After it has sent SIGTERM, it writes `group until stopping`, and the reaper only
+//! sends SIGKILL. The runner's last line is `done`. If the input ends without `done`, the runner is
+//! dead.
 
 use std::io::{self, Write as _};
 use std::os::fd::AsFd;
@@ -25,7 +26,8 @@ use crate::clock::Moment;
 use crate::exit;
 
 const DONE: &str = "done";
-/// The longest sleep. A timer may pause while the machine is suspended, so the clock is checked this often.
+/// The longest sleep. A timer may pause while the machine is suspended, so the clock is checked
+/// this often.
 const LOOK: Duration = Duration::from_millis(200);
 
 /// The reaper process, as seen by the runner.
@@ -70,14 +72,16 @@ impl Reaper {
         }
         let line = format!("{}\n", watched.to_line());
         if self.tell(&line).is_err() {
-            // The new reaper gets the line as an argument, so that it knows the group from the start.
+            // The new reaper gets the line as an argument, so that it knows the group from the
+            // start.
             self.process = launch(self.plan, &line)?;
         }
         self.written = Some(watched);
         Ok(())
     }
 
-    /// Ends the reaper after the command has ended, and waits for it. True if the reaper has stopped the command.
+    /// Ends the reaper after the command has ended, and waits for it. True if the reaper has
+    /// stopped the command.
     pub(super) fn done(mut self) -> bool {
         // Fails only if the reaper was killed; then it has stopped nothing.
         drop(self.tell(&format!("{DONE}\n")));
@@ -224,7 +228,8 @@ fn advance(step: Step, watched: Watched, plan: Plan, notices: &mut Notices) -> S
     step
 }
 
-/// Waits for a line of the runner, for the next step, or for the longest sleep. False if the runner is dead.
+/// Waits for a line of the runner, for the next step, or for the longest sleep. False if the runner
+/// is dead.
 fn read(text: &mut String, next: Option<Moment>) -> nix::Result<bool> {
     let stdin = io::stdin();
     let wait = next.map_or(LOOK, |next| next.left().min(LOOK));

@@ -28,7 +28,8 @@ pub(super) struct Signals {
 }
 
 impl Signals {
-    /// Signals that were ignored when this process started stay ignored, here and in the command. So `nohup` works.
+    /// Signals that were ignored when this process started stay ignored, here and in the command.
+    /// So `nohup` works.
     pub(super) fn listen() -> Result<Signals, Failure> {
         let ignored = ignored();
         let is_wanted = |signal: &Signal| ignored & (1 << (*signal as i32 - 1)) == 0;

@@ -1,4 +1,5 @@
-//! Watches the running command: passes signals and the terminal on, and stops it if the lock is lost.
+//! Watches the running command: passes signals and the terminal on, and stops it if the lock is
+//! lost.
 
 use std::time::Duration;
 
@@ -15,7 +16,8 @@ use super::terminal::{Terminal, is_for_command, stop_this_process, suspend_job};
 use crate::clock::{self, Moment};
 use crate::exit::Failure;
 
-/// The longest sleep. Timers may pause while the machine is suspended, so the clock is checked this often.
+/// The longest sleep. Timers may pause while the machine is suspended, so the clock is checked this
+/// often.
 const LOOK_MAX: Duration = Duration::from_millis(250);
 const LOOK_MIN: Duration = Duration::from_millis(5);
 
@@ -165,7 +167,8 @@ impl<'a> Supervisor<'a> {
     fn stop_for(&mut self, loss: &Loss) {
         match loss {
             Loss::Expired => self.stop("its lease ended", clock::now()),
-            // Nobody knows since when the lock is lost, so the command gets its grace period from now on.
+            // Nobody knows since when the lock is lost, so the command gets its grace period from
+            // now on.
             Loss::Gone(reason) => self.stop(reason, clock::now().after(self.plan.grace)),
         }
     }
@@ -190,7 +193,8 @@ impl<'a> Supervisor<'a> {
         self.tell_reaper();
     }
 
-    /// Tells the reaper that the command is being stopped, so that it does not send SIGTERM once more.
+    /// Tells the reaper that the command is being stopped, so that it does not send SIGTERM once
+    /// more.
     fn tell_reaper(&mut self) {
         let Some(Stopping { kill_at, .. }) = self.stopping else {
             return;
@@ -222,8 +226,8 @@ impl<'a> Supervisor<'a> {
         }
         let has_terminal = self.take_terminal_back();
         if has_terminal || wants_terminal {
-            // A user who suspends the command means the whole job, so the runner stops, too. It then does not renew the
-            // lock, and the reaper ends the command before the lease ends.
+            // A user who suspends the command means the whole job, so the runner stops, too. It
+            // then does not renew the lock, and the reaper ends the command before the lease ends.
             if let Some(terminal) = &self.terminal
                 && has_terminal
             {

@@ -43,8 +43,8 @@ impl Terminal {
         self.foreground() == Some(getpgrp())
     }
 
-    /// Makes a process group the foreground group, in the modes that it had when it was stopped. Called only while the
-    /// terminal is ours.
+    /// Makes a process group the foreground group, in the modes that it had when it was stopped.
+    /// Called only while the terminal is ours.
     pub(super) fn lend(&mut self, group: Pid) {
         self.ours = tcgetattr(&self.device).ok();
         self.set_foreground(group);
@@ -58,7 +58,8 @@ impl Terminal {
         self.set_foreground(getpgrp());
     }
 
-    /// Sets the modes that the terminal had before the command got it. Called only after `take_back`.
+    /// Sets the modes that the terminal had before the command got it. Called only after
+    /// `take_back`.
     pub(super) fn restore(&self) {
         if let Some(ours) = &self.ours {
             self.set_modes(ours);
@@ -73,7 +74,8 @@ impl Terminal {
     }
 
     fn set_modes(&self, modes: &Termios) {
-        // At once: a terminal whose output is paused (`Ctrl-S`) must not delay the release of the lock.
+        // At once: a terminal whose output is paused (`Ctrl-S`) must not delay the release of the
+        // lock.
         without_sigttou(|| {
             let _ = tcsetattr(&self.device, SetArg::TCSANOW, modes);
         });
@@ -91,15 +93,16 @@ fn without_sigttou(change: impl FnOnce()) {
     }
 }
 
-/// Whether the command gets the terminal at its start. In a pipeline, another program may read the terminal, such as a
-/// pager, so the command gets it only when it tries to use it.
+/// Whether the command gets the terminal at its start. In a pipeline, another program may read the
+/// terminal, such as a pager, so the command gets it only when it tries to use it.
 pub(super) fn is_for_command() -> bool {
     let is_pipe =
         || std::fs::metadata("/dev/stdout").is_ok_and(|output| output.file_type().is_fifo());
     stdin().is_terminal() && (stdout().is_terminal() || !is_pipe())
 }
 
-/// Stops all processes of this job until the shell continues them. Does nothing if no shell could continue them.
+/// Stops all processes of this job until the shell continues them. Does nothing if no shell could
+/// continue them.
 pub(super) fn suspend_job() {
     if has_shell() {
         // This process stops before the call returns.
@@ -114,8 +117,8 @@ pub(super) fn stop_this_process() {
     }
 }
 
-/// Whether a parent in the same session can continue this job. Without one, the kernel does not let a key stop it
-/// either.
+/// Whether a parent in the same session can continue this job. Without one, the kernel does not let
+/// a key stop it either.
 fn has_shell() -> bool {
     matches!((getsid(Some(getppid())), getsid(None)), (Ok(parent), Ok(own)) if parent == own)
 }

@@ -126,7 +126,8 @@ impl History {
     }
 }
 
-/// The holders and their numbers of holds, and the count of a latch. Leases change all the time, so they do not count.
+/// The holders and their numbers of holds, and the count of a latch. Leases change all the time, so
+/// they do not count.
 fn who(found: &Found) -> (Vec<(&str, u64)>, Option<i64>) {
     let mut who: Vec<_> = found
         .holders

@@ -41,8 +41,8 @@ type Texts = [(String, Tone); TITLES.len()];
 const NAME: usize = 0;
 const HOLDER: usize = 2;
 
-/// The widths of the columns. The name has what is left when the others have what they need. If the holder needs too much,
-/// both share what is left, the name with half of it at least.
+/// The widths of the columns. The name has what is left when the others have what they need. If the
+/// holder needs too much, both share what is left, the name with half of it at least.
 fn widths(rows: &[Texts], width: u16) -> [u16; TITLES.len()] {
     let mut widths = TITLES.map(str::len);
     for row in rows {
@@ -97,7 +97,8 @@ impl<'a> Screen<'a> {
 
     async fn run(mut self, client: &Client, terminal: &mut DefaultTerminal) -> Result<(), Failure> {
         let cannot = "the terminal";
-        // Handle the signals that end a program, so that the terminal is restored before the program ends.
+        // Handle the signals that end a program, so that the terminal is restored before the
+        // program ends.
         let listen = |kind| signal(kind).map_err(Failure::internal(cannot));
         let mut ended = listen(SignalKind::terminate())?;
         let mut hung_up = listen(SignalKind::hangup())?;

@@ -231,7 +231,8 @@ impl ServerConnection {
         }
     }
 
-    /// Replies at once if there are enough copies. Otherwise the task of the connection waits for them.
+    /// Replies at once if there are enough copies. Otherwise the task of the connection waits for
+    /// them.
     fn begin_wait(&self, engine: &Engine, words: Words<'_>) {
         engine.count("wait");
         if words.len() != 3 {

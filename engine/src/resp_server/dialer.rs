@@ -34,8 +34,8 @@ pub struct Dialer {
 }
 
 impl Dialer {
-    /// Connects. Returns the halves of a stream of bytes. The server speaks RESP3 until HELLO asks for another protocol,
-    /// because clients of this process need no handshake.
+    /// Connects. Returns the halves of a stream of bytes. The server speaks RESP3 until HELLO asks
+    /// for another protocol, because clients of this process need no handshake.
     ///
     /// # Errors
     ///

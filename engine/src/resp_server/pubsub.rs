@@ -63,7 +63,8 @@ pub(super) fn not_now(name: &[u8]) -> ErrorReply {
 }
 
 impl ServerConnection {
-    /// In RESP2 a reply looks like a message, so a connection with subscriptions carries no other calls.
+    /// In RESP2 a reply looks like a message, so a connection with subscriptions carries no other
+    /// calls.
     pub(super) fn listens_only(&self) -> bool {
         self.with(|state| state.protocol == Protocol::Resp2 && !state.channels.is_empty())
     }

@@ -7,8 +7,8 @@ use leasehold::FencingToken;
 use redis::aio::ConnectionManager;
 use redis::{Client, RedisError, Script};
 
-/// Redis runs a script as a whole, so nobody writes between its comparison and its write. A number in Lua is exact up to
-/// 2^53, and the counter of a lock stays below that.
+/// Redis runs a script as a whole, so nobody writes between its comparison and its write. A number
+/// in Lua is exact up to 2^53, and the counter of a lock stays below that.
 const TOUCH: &str = r"
 -- KEYS[1]  hash     the value, and the highest token that has touched it
 -- ARGV[1]  token
@@ -53,7 +53,8 @@ impl FencedValue {
         Ok(FencedValue { connection, key })
     }
 
-    /// Shuts all earlier holders out, and then reads: no earlier holder changes what is read. Empty if there is no value.
+    /// Shuts all earlier holders out, and then reads: no earlier holder changes what is read. Empty
+    /// if there is no value.
     ///
     /// # Errors
     ///

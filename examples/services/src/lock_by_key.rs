@@ -11,9 +11,10 @@ use tower::{Layer, Service};
 
 /// A layer for every tower service that speaks HTTP: axum and tonic are among them.
 ///
-/// The key is a header: an idempotency key, the id of an order. A request waits at most `wait` for the one
-/// before it. Its lock is released when the head of the response is ready, or when the request is dropped
-/// because its caller hung up. If the lock is lost, the request is dropped, and refused.
+/// The key is a header: an idempotency key, the id of an order. A request waits at most `wait` for
+/// the one before it. Its lock is released when the head of the response is ready, or when the
+/// request is dropped because its caller hung up. If the lock is lost, the request is dropped, and
+/// refused.
 #[derive(Debug)]
 pub struct LockByKey<Body> {
     client: Client,
@@ -27,7 +28,8 @@ pub struct LockByKey<Body> {
 pub enum Refusal {
     /// No key, or none that can be part of a name.
     NoKey(HeaderName),
-    /// The lock was not acquired, or it was lost. If it is [busy](Error::is_busy), another request with this key runs.
+    /// The lock was not acquired, or it was lost. If it is [busy](Error::is_busy), another request
+    /// with this key runs.
     Lock(Error),
 }
 
@@ -108,7 +110,8 @@ where
     type Error = S::Error;
     type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, S::Error>> + Send>>;
 
-    /// Always ready: the inner service is asked when the lock is there, so that a waiting request keeps no place in it.
+    /// Always ready: the inner service is asked when the lock is there, so that a waiting request
+    /// keeps no place in it.
     fn poll_ready(&mut self, _context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
         Poll::Ready(Ok(()))
     }

@@ -56,7 +56,8 @@ pub fn server() -> Result<String, Failure> {
     std::env::var("REDIS_URL").map_err(|_| "REDIS_URL is not set".into())
 }
 
-/// The settings of a client of the server that `REDIS_URL` names, with the lease that `--lease` gives.
+/// The settings of a client of the server that `REDIS_URL` names, with the lease that `--lease`
+/// gives.
 ///
 /// # Errors
 ///

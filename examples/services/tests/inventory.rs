@@ -1,4 +1,5 @@
-//! Sellers take turns, and one that was paused beyond its lease sells nothing, in `SQLite` and `PostgreSQL`.
+//! Sellers take turns, and one that was paused beyond its lease sells nothing, in `SQLite` and
+//! `PostgreSQL`.
 
 use leasehold_testbed::{Server, wait_until};
 

@@ -1,4 +1,5 @@
-//! A private `PostgreSQL` on a free loopback port, with a data folder of its own, gone when it is dropped.
+//! A private `PostgreSQL` on a free loopback port, with a data folder of its own, gone when it is
+//! dropped.
 
 use std::fs;
 use std::net::{Ipv4Addr, TcpListener};

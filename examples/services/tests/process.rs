@@ -62,7 +62,8 @@ impl Process {
         self.output.0.lock().unwrap().clone()
     }
 
-    /// How many of its lines begin with this, once it has ended: a line of a running process may not be read yet.
+    /// How many of its lines begin with this, once it has ended: a line of a running process may
+    /// not be read yet.
     pub(crate) fn count(&self, start: &str) -> usize {
         self.all().filter(|text| text.starts_with(start)).count()
     }

@@ -1,4 +1,5 @@
-//! Each event arrives in its order, whichever process sends it, and over no more connections than allowed.
+//! Each event arrives in its order, whichever process sends it, and over no more connections than
+//! allowed.
 
 use leasehold_testbed::Server;
 

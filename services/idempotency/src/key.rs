@@ -11,8 +11,8 @@ use crate::KEY_MAX;
 
 const HEADER: &str = "idempotency-key";
 
-/// The key of a request, without the quotes of a structured field. `None` if there is not exactly one, or if it is not
-/// allowed.
+/// The key of a request, without the quotes of a structured field. `None` if there is not exactly
+/// one, or if it is not allowed.
 pub(crate) fn of(parts: &Parts) -> Option<&str> {
     let mut values = parts.headers.get_all(HEADER).iter();
     let (Some(value), None) = (values.next(), values.next()) else {

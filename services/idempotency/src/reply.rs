@@ -16,7 +16,8 @@ pub(crate) struct Reply {
 const TRY_AGAIN: [u16; 5] = [408, 409, 423, 425, 429];
 
 impl Reply {
-    /// The reply of the service, and whether it is kept: then a client that gets it should not try again.
+    /// The reply of the service, and whether it is kept: then a client that gets it should not try
+    /// again.
     pub(crate) fn of(
         response: Response<Result<Bytes, StatusCode>>,
         fingerprint: String,
@@ -49,8 +50,8 @@ impl Reply {
         }
     }
 
-    /// Lines: the fingerprint, the status, the headers, and an empty one before the body. Values and the body are any
-    /// bytes, so they are in Base64.
+    /// Lines: the fingerprint, the status, the headers, and an empty one before the body. Values
+    /// and the body are any bytes, so they are in Base64.
     pub(crate) fn to_text(&self) -> String {
         let status = self.response.status().as_u16();
         let mut text = format!("{}\n{status}\n", self.fingerprint);

@@ -9,7 +9,8 @@
 //! | kept | there | free, or about to be | gets the reply, without the lock |
 //! | abandoned | – | free again | as if it was new: the work runs again |
 //!
-//! A key that is running becomes kept, when the reply is final. It is abandoned, and somebody pays for it:
+//! A key that is running becomes kept, when the reply is final. It is abandoned, and somebody pays
+//! for it:
 //!
 //! | What ends | Who pays |
 //! |-----------|----------|
@@ -18,8 +19,8 @@
 //! | the lease, because Redis is cut off or the process stands still | the client: the service is dropped, and the work may be done |
 //! | the process, or its runtime | the client: as above, after the rest of the lease |
 //!
-//! A task that stood still may keep its reply although a later one ran: the first reply that is kept is the reply to
-//! both.
+//! A task that stood still may keep its reply although a later one ran: the first reply that is
+//! kept is the reply to both.
 
 use std::future::poll_fn;
 use std::panic::resume_unwind;
@@ -70,7 +71,8 @@ where
     type Error = I::Error;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, I::Error>> + Send>>;
 
-    /// Always ready: the inner service is asked when the lock is there. A kept reply does not need it.
+    /// Always ready: the inner service is asked when the lock is there. A kept reply does not need
+    /// it.
     fn poll_ready(&mut self, _context: &mut Context<'_>) -> Poll<Result<(), I::Error>> {
         Poll::Ready(Ok(()))
     }
@@ -115,7 +117,8 @@ type Served<E> = Result<Response<Result<Bytes, StatusCode>>, E>;
 
 /// The kept reply, or else that of the service.
 ///
-/// CANCEL: the client hung up. Before the lock is there, nothing has happened; after that, a task goes on.
+/// CANCEL: the client hung up. Before the lock is there, nothing has happened; after that, a task
+/// goes on.
 async fn answer<S: Store, B, E: Send + 'static, F>(
     layer: IdempotencyLayer<S>,
     request: Request<B>,

@@ -10,8 +10,8 @@ const PAUSE: Duration = Duration::from_millis(100);
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Where replies are kept, as texts: the first one for a name stays. In SQL, for a table `reply` with the primary key
-/// `name`:
+/// Where replies are kept, as texts: the first one for a name stays. In SQL, for a table `reply`
+/// with the primary key `name`:
 ///
 /// ```sql
 /// -- get
@@ -49,7 +49,8 @@ pub enum StoreError {
     /// A later try may succeed: the client gets 503.
     #[error("the store is not available")]
     Unavailable(#[source] Box<dyn std::error::Error + Send + Sync>),
-    /// No later try succeeds before somebody helps, such as for a missing right: the client gets 500.
+    /// No later try succeeds before somebody helps, such as for a missing right: the client
+    /// gets 500.
     #[error("the store refuses the call")]
     Refused(#[source] Box<dyn std::error::Error + Send + Sync>),
 }
@@ -64,11 +65,11 @@ impl From<Error> for StoreError {
     }
 }
 
-/// Keeps replies in Redis, next to their locks: as `{scope}:{digest}:reply`. In tests of services, on the engine of
-/// [`Client::embedded`].
+/// Keeps replies in Redis, next to their locks: as `{scope}:{digest}:reply`. In tests of services,
+/// on the engine of [`Client::embedded`].
 ///
-/// During an outage of Redis it tries again for as long as the lock is held; a request that only looks for a reply
-/// gets 503.
+/// During an outage of Redis it tries again for as long as the lock is held; a request that only
+/// looks for a reply gets 503.
 #[derive(Clone, Debug)]
 pub struct RedisStore {
     client: Client,

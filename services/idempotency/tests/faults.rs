@@ -1,5 +1,5 @@
-//! The fault run's short form: routers of several processes, each behind a proxy, on a server that is cut off, frozen
-//! and killed. The server keeps its data.
+//! The fault run's short form: routers of several processes, each behind a proxy, on a server that
+//! is cut off, frozen and killed. The server keeps its data.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};

@@ -1,18 +1,18 @@
 //! One leader among any number of processes, on Redis or Valkey.
 //!
-//! Every candidate waits for one fenced lock with a renewed lease. The holder leads, and its fencing token is the
-//! number of the [`Term`]. A leader that ends in order is followed at once. The term of a leader that dies or stands
-//! still ends with its lease.
+//! Every candidate waits for one fenced lock with a renewed lease. The holder leads, and its
+//! fencing token is the number of the [`Term`]. A leader that ends in order is followed at once.
+//! The term of a leader that dies or stands still ends with its lease.
 //!
-//! A deposed leader does not go on: its work is dropped at its next await, before the lease ends in Redis, and the
-//! leader campaigns again. An election in client-go ends after one lost lease, and the code that led runs on unless it
-//! watches a context.
+//! A deposed leader does not go on: its work is dropped at its next await, before the lease ends in
+//! Redis, and the leader campaigns again. An election in client-go ends after one lost lease, and
+//! the code that led runs on unless it watches a context.
 //!
 //! # What it does not protect
 //!
-//! A step that is already running when the process is paused continues when the process wakes up. Another leader may
-//! be in office by then. So whatever a leader changes should refuse the number of an older term: see
-//! [`FencingToken`].
+//! A step that is already running when the process is paused continues when the process wakes up.
+//! Another leader may be in office by then. So whatever a leader changes should refuse the number
+//! of an older term: see [`FencingToken`].
 //!
 //! # Examples
 //!
@@ -49,8 +49,8 @@ use tokio::sync::watch;
 
 /// A candidate for one office.
 ///
-/// Each process has one, and calls [`lead`](Leader::lead). The office is the name of a fenced lock: other programs,
-/// also in Java, can campaign by taking that lock.
+/// Each process has one, and calls [`lead`](Leader::lead). The office is the name of a fenced lock:
+/// other programs, also in Java, can campaign by taking that lock.
 pub struct Leader {
     lock: FencedLock,
     status: watch::Sender<Status>,
@@ -85,7 +85,8 @@ impl Leader {
         }
     }
 
-    /// Sets how long the office stays taken after its leader died. Default: the client's lease, 30 s.
+    /// Sets how long the office stays taken after its leader died. Default: the client's lease, 30
+    /// s.
     ///
     /// A shorter lease makes the vacancy shorter. A longer one survives a longer outage of Redis.
     #[must_use = "the candidate is moved into the returned value"]
@@ -94,15 +95,17 @@ impl Leader {
         self
     }
 
-    /// Campaigns until it leads, and runs `work` for the term. Campaigns again when the term is lost.
+    /// Campaigns until it leads, and runs `work` for the term. Campaigns again when the term is
+    /// lost.
     ///
-    /// The candidate steps down when `work` returns or when `stop` resolves. In both cases this call waits for the
-    /// release, for a command's timeout at most, and returns the output of `work`, or `None` after `stop`. When `stop` resolves during a term,
-    /// `work` is dropped at its current await. `stop` is a signal to end such as SIGTERM, or
+    /// The candidate steps down when `work` returns or when `stop` resolves. In both cases this
+    /// call waits for the release, for a command's timeout at most, and returns the output of
+    /// `work`, or `None` after `stop`. When `stop` resolves during a term, `work` is dropped at its
+    /// current await. `stop` is a signal to end such as SIGTERM, or
     /// [`pending`](std::future::pending) for none.
     ///
-    /// An outage of Redis does not end a campaign. It ends the term if it lasts longer than the rest of the lease:
-    /// then `work` is dropped before another candidate can lead.
+    /// An outage of Redis does not end a campaign. It ends the term if it lasts longer than the
+    /// rest of the lease: then `work` is dropped before another candidate can lead.
     ///
     /// # Redis cost
     ///
@@ -114,9 +117,10 @@ impl Leader {
     ///
     /// # Errors
     ///
-    /// The errors of [`Lock::lock`](leasehold::Lock::lock): Redis refuses the call for good, the client was shut
-    /// down, or the name or the lease cannot be used. If `work` ends but Redis does not confirm the release, its
-    /// output is returned anyway, and the release continues in the background.
+    /// The errors of [`Lock::lock`](leasehold::Lock::lock): Redis refuses the call for good, the
+    /// client was shut down, or the name or the lease cannot be used. If `work` ends but Redis does
+    /// not confirm the release, its output is returned anyway, and the release continues in the
+    /// background.
     pub async fn lead<T, W>(
         &self,
         stop: impl Future<Output = ()>,
@@ -144,7 +148,8 @@ impl Leader {
                 led = guard.run(work(term)) => Some(led),
             };
             drop(in_office);
-            // A term upgrades its reference for a moment only; the last one to go releases the lock.
+            // A term upgrades its reference for a moment only; the last one to go releases the
+            // lock.
             if let Ok(guard) = Arc::try_unwrap(guard) {
                 // A release that was not confirmed goes on in the background.
                 let _released: Result<(), Error> = guard.unlock().await;
@@ -159,10 +164,11 @@ impl Leader {
         }
     }
 
-    /// Watches whether this candidate leads: for metrics, health checks and requests that only a leader serves.
+    /// Watches whether this candidate leads: for metrics, health checks and requests that only a
+    /// leader serves.
     ///
-    /// [`lead`](Leader::lead) updates it while it is polled. A process that stood still may read an old value, so
-    /// check the [`Term`] before a step that must not be done by a former leader.
+    /// [`lead`](Leader::lead) updates it while it is polled. A process that stood still may read an
+    /// old value, so check the [`Term`] before a step that must not be done by a former leader.
     pub fn status(&self) -> watch::Receiver<Status> {
         self.status.subscribe()
     }
@@ -208,7 +214,8 @@ impl Term {
         }
     }
 
-    /// Resolves when the term is over: a stop signal for tasks outside the work of [`Leader::lead`].
+    /// Resolves when the term is over: a stop signal for tasks outside the work of
+    /// [`Leader::lead`].
     ///
     /// It resolves before another candidate can lead, unless this process stands still.
     pub fn over(&self) -> impl Future<Output = ()> + Send + use<> {

@@ -139,7 +139,8 @@ async fn an_office_that_cannot_be_is_refused() {
     assert!(matches!(led, Err(Error::Config(_))), "{led:?}");
 }
 
-/// The steps of all leaders. A leader takes them without a check: its work is dropped when its term is over.
+/// The steps of all leaders. A leader takes them without a check: its work is dropped when its term
+/// is over.
 type Steps = Arc<Mutex<Vec<(Instant, FencingToken)>>>;
 
 async fn steps_for_ever(term: Term, steps: Steps) {
@@ -227,7 +228,8 @@ async fn the_times_of_a_takeover() {
         let proxy = Proxy::start(server.address());
         let dying = Client::connect(&proxy.url()).await.expect("connects");
         let other = candidate(&Client::connect(&server.url()).await.expect("connects"));
-        // Its last renewal was any time ago: the wait is between two thirds of the lease and the lease.
+        // Its last renewal was any time ago: the wait is between two thirds of the lease and the
+        // lease.
         let cut = |_stop, proxy: Option<&Proxy>| {
             proxy.expect("a proxy").refuse();
             proxy.expect("a proxy").cut();
@@ -241,11 +243,11 @@ async fn the_times_of_a_takeover() {
             println!("{what}: median {median:?}, longest {longest:?}");
             (median, longest)
         });
-    // Far from what is measured, so that no slow machine fails. A leader that steps down without a release is followed
-    // after two thirds of its lease.
+    // Far from what is measured, so that no slow machine fails. A leader that steps down without a
+    // release is followed after two thirds of its lease.
     assert!(in_order.0 < LEASE / 2, "{in_order:?}");
-    // A lease that does not keep others out would let all of them in at once. A follower that misses the end of the
-    // lease asks again a second later.
+    // A lease that does not keep others out would let all of them in at once. A follower that
+    // misses the end of the lease asks again a second later.
     assert!(after_death.1 > LEASE / 2, "{after_death:?}");
     assert!(after_death.0 < 2 * LEASE, "{after_death:?}");
 }

@@ -13,12 +13,14 @@ use tower_service::Service;
 
 use crate::{Once, Ran};
 
-/// A layer for a worker of `apalis` whose tasks are ticks of `apalis-cron`: each tick runs once in the fleet.
+/// A layer for a worker of `apalis` whose tasks are ticks of `apalis-cron`: each tick runs once in
+/// the fleet.
 ///
-/// The worker's handler is called in one instance. The response is [`Ran`]. The tick is that of the task, so it stays
-/// the scheduled time if ticks go through a queue, and in retries. A retry of a failed task runs under
-/// [`at_least`](OnceLayer::at_least), and is [`Ran::Elsewhere`] under [`at_most`](OnceLayer::at_most): its tick is
-/// claimed. Put layers for retries and time-outs inside of this one where they shall count.
+/// The worker's handler is called in one instance. The response is [`Ran`]. The tick is that of the
+/// task, so it stays the scheduled time if ticks go through a queue, and in retries. A retry of a
+/// failed task runs under [`at_least`](OnceLayer::at_least), and is [`Ran::Elsewhere`] under
+/// [`at_most`](OnceLayer::at_most): its tick is claimed. Put layers for retries and time-outs
+/// inside of this one where they shall count.
 ///
 /// # Examples
 ///

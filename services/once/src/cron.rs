@@ -9,8 +9,9 @@ use tokio_cron_scheduler::{Job, JobSchedulerError};
 
 /// Makes a job of `tokio-cron-scheduler` that is given its tick, for [`Once`](crate::Once).
 ///
-/// The tick is the latest time of the schedule that this instance's clock has reached, in UTC. The scheduler itself does
-/// not tell a job for which time it runs. If a scheduler lags behind by more than a period, it leaves a tick out.
+/// The tick is the latest time of the schedule that this instance's clock has reached, in UTC. The
+/// scheduler itself does not tell a job for which time it runs. If a scheduler lags behind by more
+/// than a period, it leaves a tick out.
 ///
 /// The schedule has seconds: `0 0 3 * * *` is 03:00:00 each day.
 ///

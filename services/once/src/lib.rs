@@ -1,8 +1,9 @@
-//! Once in a fleet: a job that many instances schedule runs in one of them, by locks on Redis or Valkey.
+//! Once in a fleet: a job that many instances schedule runs in one of them, by locks on Redis or
+//! Valkey.
 //!
-//! Every instance has the same schedule, and calls [`Once::at_most`] or [`Once::at_least`] for each *tick*. The tick is
-//! the time for which the run was scheduled, to the millisecond. It is not the time at which it begins, so instances
-//! agree on it although their clocks differ.
+//! Every instance has the same schedule, and calls [`Once::at_most`] or [`Once::at_least`] for each
+//! *tick*. The tick is the time for which the run was scheduled, to the millisecond. It is not the
+//! time at which it begins, so instances agree on it although their clocks differ.
 //!
 //! # What each may do at worst
 //!
@@ -11,26 +12,30 @@
 //! | [`at_most`](Once::at_most) | is claimed before the work, and the claim is kept | **a crash loses the run**: nobody runs the tick again |
 //! | [`at_least`](Once::at_least) | is locked during the work, and marked as done after it | **it runs twice**, if an instance dies, stands still or is cut off between the end of the work and the mark |
 //!
-//! `at_least` needs an instance that lives: if the last one dies during the work, nobody is left to run it again. Work
-//! of `at_least` should do no harm the second time. A later run of a job has a higher [`FencingToken`].
+//! `at_least` needs an instance that lives: if the last one dies during the work, nobody is left to
+//! run it again. Work of `at_least` should do no harm the second time. A later run of a job has a
+//! higher [`FencingToken`].
 //!
-//! Both are as good as Redis. If it loses its data, in a failover or a restart, it loses claims and marks, and the tick
-//! may run again. Work that must *never* run twice needs a row with the tick as its key in the database that it changes.
+//! Both are as good as Redis. If it loses its data, in a failover or a restart, it loses claims and
+//! marks, and the tick may run again. Work that must *never* run twice needs a row with the tick as
+//! its key in the database that it changes.
 //!
 //! # What clock skew does
 //!
-//! - An instance whose clock is ahead handles a tick before the others, so the run is early by the skew.
-//! - `at_most` runs a tick only while the instance's clock is within a quarter of [`with_keep`](Once::with_keep) of it.
-//!   So no claim that counts has expired, as long as two clocks differ by less than *half* of it: 30 min by default.
-//!   With a greater difference, a tick may run twice. A process that was paused, and a tick that was delivered late,
-//!   are [`Ran::Missed`].
-//! - `at_least` never misses a tick. An instance that handles a tick when its mark has expired runs it again: after
-//!   [`with_keep`](Once::with_keep), counted from the end of the run.
+//! - An instance whose clock is ahead handles a tick before the others, so the run is early by the
+//!   skew.
+//! - `at_most` runs a tick only while the instance's clock is within a quarter of
+//!   [`with_keep`](Once::with_keep) of it. So no claim that counts has expired, as long as two
+//!   clocks differ by less than *half* of it: 30 min by default. With a greater difference, a tick
+//!   may run twice. A process that was paused, and a tick that was delivered late, are
+//!   [`Ran::Missed`].
+//! - `at_least` never misses a tick. An instance that handles a tick when its mark has expired runs
+//!   it again: after [`with_keep`](Once::with_keep), counted from the end of the run.
 //!
 //! # Long runs
 //!
-//! Runs of one job under `at_least` exclude each other: while one takes longer than the period, later ticks wait. Under
-//! `at_most` they do not: take a lock in the work, if they must.
+//! Runs of one job under `at_least` exclude each other: while one takes longer than the period,
+//! later ticks wait. Under `at_most` they do not: take a lock in the work, if they must.
 //!
 //! # Examples
 //!
@@ -89,8 +94,9 @@ const PAUSE: Duration = Duration::from_millis(250);
 
 /// A job whose ticks run once in a fleet. The [crate] says what that means.
 ///
-/// A clone is the same job. Its lock is named `{job}@run`. Claims are locks named `{job}@{milliseconds since 1970}:claimed`
-/// that nobody releases, and marks are strings with `:done` in place of that.
+/// A clone is the same job. Its lock is named `{job}@run`. Claims are locks named
+/// `{job}@{milliseconds since 1970}:claimed` that nobody releases, and marks are strings with
+/// `:done` in place of that.
 #[derive(Clone, Debug)]
 pub struct Once {
     client: Client,
@@ -105,9 +111,11 @@ pub struct Once {
 pub enum Ran<T> {
     /// It ran in this instance.
     Here(T),
-    /// Another instance claimed it ([`Once::at_most`]) or has run it ([`Once::at_least`]), or an earlier call here.
+    /// Another instance claimed it ([`Once::at_most`]) or has run it ([`Once::at_least`]), or an
+    /// earlier call here.
     Elsewhere,
-    /// It did not run here, because it is too far from this instance's clock. Only [`Once::at_most`] gives this.
+    /// It did not run here, because it is too far from this instance's clock. Only
+    /// [`Once::at_most`] gives this.
     Missed,
 }
 
@@ -124,7 +132,8 @@ impl Once {
 
     /// Sets how long Redis remembers a tick. Default: an hour.
     ///
-    /// It must be longer than twice the difference of two clocks: see the [crate]. One small key is kept for each tick.
+    /// It must be longer than twice the difference of two clocks: see the [crate]. One small key is
+    /// kept for each tick.
     ///
     /// # Errors
     ///
@@ -134,8 +143,8 @@ impl Once {
         Ok(self)
     }
 
-    /// Sets how long a tick stays locked after its instance died in [`at_least`](Once::at_least). Default: the client's
-    /// lease, 30 s.
+    /// Sets how long a tick stays locked after its instance died in [`at_least`](Once::at_least).
+    /// Default: the client's lease, 30 s.
     #[must_use = "the job is moved into the returned value"]
     pub fn with_lease(mut self, lease: Duration) -> Self {
         self.lease = Lease::RenewedFor(lease);
@@ -144,8 +153,8 @@ impl Once {
 
     /// Runs `work` for this tick unless any instance has claimed the tick: at most once.
     ///
-    /// The claim stays, however the work ends. During an outage of Redis the call tries again, until the tick is
-    /// [missed](Ran::Missed).
+    /// The claim stays, however the work ends. During an outage of Redis the call tries again,
+    /// until the tick is [missed](Ran::Missed).
     ///
     /// # Redis cost
     ///
@@ -153,13 +162,14 @@ impl Once {
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe, with clean-up, until the work begins: the claim is taken back. After that the work is dropped, and
-    /// no other instance runs it.
+    /// Cancel safe, with clean-up, until the work begins: the claim is taken back. After that the
+    /// work is dropped, and no other instance runs it.
     ///
     /// # Errors
     ///
-    /// The errors of [`Lock::try_lock`](leasehold::Lock::try_lock) that no retry mends: Redis refuses the call, the client
-    /// was shut down, or the name cannot be used. `work` did not start.
+    /// The errors of [`Lock::try_lock`](leasehold::Lock::try_lock) that no retry mends: Redis
+    /// refuses the call, the client was shut down, or the name cannot be used. `work` did not
+    /// start.
     pub async fn at_most<W: Future>(
         &self,
         tick: SystemTime,
@@ -172,7 +182,8 @@ impl Once {
             }
             match claim.try_lock_now(Lease::Fixed(self.keep)).await {
                 Ok(guard) => {
-                    // Time may have passed since: only now it is certain that no earlier claim has expired.
+                    // Time may have passed since: only now it is certain that no earlier claim has
+                    // expired.
                     if self.is_far_from(tick) {
                         return Ok(Ran::Missed);
                     }
@@ -188,14 +199,14 @@ impl Once {
 
     /// Runs `work` for this tick unless any instance has finished it: at least once.
     ///
-    /// It waits while another instance runs the tick, and runs it if that instance dies or its work fails. `work` is
-    /// called again if the lock is lost, unless another instance finished the tick meanwhile. It gets a number that
-    /// grows with each run of the job.
+    /// It waits while another instance runs the tick, and runs it if that instance dies or its work
+    /// fails. `work` is called again if the lock is lost, unless another instance finished the tick
+    /// meanwhile. It gets a number that grows with each run of the job.
     ///
     /// # Redis cost
     ///
-    /// In the instance that runs it: that of a fenced lock, and 2 round trips. In the others: that of a fenced lock, and
-    /// 1 round trip.
+    /// In the instance that runs it: that of a fenced lock, and 2 round trips. In the others: that
+    /// of a fenced lock, and 1 round trip.
     ///
     /// # Cancel safety
     ///
@@ -204,8 +215,9 @@ impl Once {
     /// # Errors
     ///
     /// - Those of `work`. The tick is not done then: the next instance that waits runs it.
-    /// - Those of [`Lock::lock`](leasehold::Lock::lock): Redis refuses a call for good, the client was shut down, or a name
-    ///   or the lease cannot be used. If only the mark was refused, the work is done, but others may run it again.
+    /// - Those of [`Lock::lock`](leasehold::Lock::lock): Redis refuses a call for good, the client
+    ///   was shut down, or a name or the lease cannot be used. If only the mark was refused, the
+    ///   work is done, but others may run it again.
     pub async fn at_least<T, E, W>(
         &self,
         tick: SystemTime,
@@ -247,7 +259,8 @@ impl Once {
         format!("{}@{}", self.job, since.unwrap_or_default().as_millis())
     }
 
-    /// Whether this instance's clock is so far from the tick that a claim of another one may have expired.
+    /// Whether this instance's clock is so far from the tick that a claim of another one may have
+    /// expired.
     #[expect(
         clippy::disallowed_methods,
         reason = "a schedule is one of the wall clock"

@@ -11,8 +11,8 @@ use leasehold::{Ended, Error, LockGuard};
 /// The error of a [`LockedBody`]: that of the inner body, or [`Error::Lost`].
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// The body of a response behind a [`LockLayer`](crate::LockLayer). It keeps the lock until its last frame is produced,
-/// and ends with an error if the lock is lost before.
+/// The body of a response behind a [`LockLayer`](crate::LockLayer). It keeps the lock until its
+/// last frame is produced, and ends with an error if the lock is lost before.
 pub struct LockedBody<B> {
     /// `None`: empty, or ended by an error.
     inner: Option<Pin<Box<B>>>,
@@ -52,7 +52,8 @@ impl<B> LockedBody<B> {
             return Ok(());
         };
         let wakes = hold.ended.as_mut().poll(context);
-        // The clock of the guard is accurate at any moment; a wake comes when the runtime gets to it.
+        // The clock of the guard is accurate at any moment; a wake comes when the runtime gets to
+        // it.
         let lost = hold.guard.check();
         if wakes.is_ready() || lost.is_err() {
             *self = Self::empty();
@@ -86,7 +87,8 @@ where
             return Poll::Ready(Some(Err(lost.into())));
         }
         if is_last {
-            // Released before the client has the whole answer, so that its next request finds the key free.
+            // Released before the client has the whole answer, so that its next request finds the
+            // key free.
             this.hold = None;
         }
         Poll::Ready(frame.map(|frame| frame.map_err(Into::into)))

@@ -1,8 +1,9 @@
 //! A tower layer that serves requests with the same key one at a time, in a whole fleet.
 //!
-//! [`LockLayer`] takes a lock of [leasehold](https://docs.rs/leasehold) before it calls the inner service. The name of
-//! the lock is a *scope* and the *key* of the request: its header, a part of its path, the tenant that an outer layer
-//! has found. Two requests with one key never run at once, in whichever process.
+//! [`LockLayer`] takes a lock of [leasehold](https://docs.rs/leasehold) before it calls the inner
+//! service. The name of the lock is a *scope* and the *key* of the request: its header, a part of
+//! its path, the tenant that an outer layer has found. Two requests with one key never run at once,
+//! in whichever process.
 //!
 //! # What a client gets
 //!
@@ -14,33 +15,34 @@
 //! | 503 | Redis is not available, the lock was lost before the handler had answered, or the process is so busy that nobody knows who has the key | [`with_retry_after`](LockLayer::with_retry_after) |
 //! | 500 | Redis refuses the call, or a setting cannot be used: an operator must help | – |
 //!
-//! The body is empty. The [`Error`] is an extension of the response, for a layer around this one that writes a log or a
-//! text.
+//! The body is empty. The [`Error`] is an extension of the response, for a layer around this one
+//! that writes a log or a text.
 //!
 //! # How long the lock is held
 //!
-//! **Until the last frame of the response body is produced**, or until the body is dropped. So a handler that streams
-//! its answer keeps the key while it streams. A slow reader keeps it as long as the server keeps the connection: set a
-//! time-out there if clients are not yours.
+//! **Until the last frame of the response body is produced**, or until the body is dropped. So a
+//! handler that streams its answer keeps the key while it streams. A slow reader keeps it as long
+//! as the server keeps the connection: set a time-out there if clients are not yours.
 //!
 //! - If the client hangs up, the server drops the handler or the body. That releases the lock.
-//! - If the lock is lost, the handler is dropped at its next await, and the client gets 503. If the head of the response
-//!   was already sent, the body ends with an error, which breaks the connection: the client sees that the answer is not
-//!   whole.
-//! - Code in the handler that takes the same lock by its name is inside the section and re-enters. The code of a
-//!   streamed body is not.
-//! - A task that the handler spawns is not covered. Give it a clone of [`Locked`]: the lock stays held until the last
-//!   clone is dropped.
+//! - If the lock is lost, the handler is dropped at its next await, and the client gets 503. If the
+//!   head of the response was already sent, the body ends with an error, which breaks the
+//!   connection: the client sees that the answer is not whole.
+//! - Code in the handler that takes the same lock by its name is inside the section and re-enters.
+//!   The code of a streamed body is not.
+//! - A task that the handler spawns is not covered. Give it a clone of [`Locked`]: the lock stays
+//!   held until the last clone is dropped.
 //!
-//! The layer keeps requests from running *at the same time*. The second one runs after the first. A lock with a lease
-//! cannot stop a handler whose process stands still: see [`LockLayer::fenced`] and
-//! [`FencingToken`](leasehold::FencingToken).
+//! The layer keeps requests from running *at the same time*. The second one runs after the first. A
+//! lock with a lease cannot stop a handler whose process stands still: see [`LockLayer::fenced`]
+//! and [`FencingToken`](leasehold::FencingToken).
 //!
 //! # Limits
 //!
-//! The inner service is asked for readiness when the lock is there, so a request that waits for its key takes no place of
-//! a limit **inside** of the layer, and other keys go on. Put limits of concurrency there, with the load shedder around
-//! them; outside of the layer they count requests that only wait.
+//! The inner service is asked for readiness when the lock is there, so a request that waits for its
+//! key takes no place of a limit **inside** of the layer, and other keys go on. Put limits of
+//! concurrency there, with the load shedder around them; outside of the layer they count requests
+//! that only wait.
 //!
 //! ```
 //! # use axum::{Router, routing::post};
@@ -133,14 +135,16 @@ enum Kind {
 impl LockLayer {
     /// The longest key, in bytes.
     ///
-    /// A key has at least one byte, no braces, which have a meaning in Redis Cluster, and no control characters.
+    /// A key has at least one byte, no braces, which have a meaning in Redis Cluster, and no
+    /// control characters.
     pub const KEY_MAX: usize = 128;
 
     /// Makes a layer that finds the key of a request with `key`. Does no I/O.
     ///
-    /// The lock is named `{scope}:{key}`. A request without a key (`None`) is refused with 400, so put the
-    /// layer around the routes that need it only. The same thing must have the same key: decode and parse what has
-    /// several spellings, such as a path, and take it from [`original_uri`].
+    /// The lock is named `{scope}:{key}`. A request without a key (`None`) is refused with 400, so
+    /// put the layer around the routes that need it only. The same thing must have the same key:
+    /// decode and parse what has several spellings, such as a path, and take it from
+    /// [`original_uri`].
     pub fn new(
         client: &Client,
         scope: impl Into<Arc<str>>,
@@ -157,7 +161,8 @@ impl LockLayer {
         }
     }
 
-    /// Makes a layer whose key is the value of a header. A request must have exactly one such header.
+    /// Makes a layer whose key is the value of a header. A request must have exactly one such
+    /// header.
     pub fn by_header(client: &Client, scope: impl Into<Arc<str>>, header: HeaderName) -> Self {
         Self::new(client, scope, move |parts| {
             let mut values = parts.headers.get_all(&header).iter();
@@ -168,7 +173,8 @@ impl LockLayer {
         })
     }
 
-    /// Sets how long a request waits for the one before it. Default: zero, which refuses it at once with 409.
+    /// Sets how long a request waits for the one before it. Default: zero, which refuses it at once
+    /// with 409.
     ///
     /// After a longer wait it is refused with 423.
     #[must_use = "the layer is moved into the returned value"]
@@ -179,7 +185,8 @@ impl LockLayer {
 
     /// Sets the lease. Default: [`Lease::Renewed`], with the client's lease (30 s).
     ///
-    /// A request that runs for longer than a [fixed](Lease::Fixed) lease is dropped, and its client gets 503.
+    /// A request that runs for longer than a [fixed](Lease::Fixed) lease is dropped, and its client
+    /// gets 503.
     #[must_use = "the layer is moved into the returned value"]
     pub fn with_lease(mut self, lease: Lease) -> Self {
         self.lease = lease;
@@ -188,18 +195,20 @@ impl LockLayer {
 
     /// Sets the longest `Retry-After`, in whole seconds. Default: 5 s.
     ///
-    /// It also stands where the rest of the lease is not known without another call: that is so if another process
-    /// serves the key, unless this client [describes its holds](leasehold::ClientBuilder::describe_holds).
+    /// It also stands where the rest of the lease is not known without another call: that is so if
+    /// another process serves the key, unless this client [describes its
+    /// holds](leasehold::ClientBuilder::describe_holds).
     #[must_use = "the layer is moved into the returned value"]
     pub fn with_retry_after(mut self, longest: Duration) -> Self {
         self.retry_after = longest;
         self
     }
 
-    /// Takes a [fenced lock](Client::fenced_lock), so that [`Locked`] has a [token](LockGuard::token).
+    /// Takes a [fenced lock](Client::fenced_lock), so that [`Locked`] has a
+    /// [token](LockGuard::token).
     ///
-    /// Redis keeps the counter of each key for ever, about 100 bytes. So use it for keys that name things, such as
-    /// orders, and not for keys that clients make up.
+    /// Redis keeps the counter of each key for ever, about 100 bytes. So use it for keys that name
+    /// things, such as orders, and not for keys that clients make up.
     #[must_use = "the layer is moved into the returned value"]
     pub fn fenced(mut self) -> Self {
         self.kind = Kind::Fenced;
@@ -276,7 +285,8 @@ where
             parts.extensions.insert(Locked(guard.clone()));
             let request = Request::from_parts(parts, body);
             let served = async {
-                // Not before the lock: a request that waits for its key would keep a place of a limit.
+                // Not before the lock: a request that waits for its key would keep a place of a
+                // limit.
                 poll_fn(|context| inner.poll_ready(context)).await?;
                 inner.call(request).await
             };
@@ -297,9 +307,10 @@ fn empty<B>(status: StatusCode) -> Response<LockedBody<B>> {
 
 /// The target of a request as the client sent it. For keys that come from the path.
 ///
-/// A nested router of axum takes its prefix out of `parts.uri`: in `nest("/shops/{shop}", …)`, order 7 of two shops has
-/// the path `/orders/7`. With the feature `axum` this is the whole one. A layer of another kind that rewrites targets
-/// must stand inside of the lock, or keep what it takes out where the key function finds it.
+/// A nested router of axum takes its prefix out of `parts.uri`: in `nest("/shops/{shop}", …)`,
+/// order 7 of two shops has the path `/orders/7`. With the feature `axum` this is the whole one. A
+/// layer of another kind that rewrites targets must stand inside of the lock, or keep what it takes
+/// out where the key function finds it.
 pub fn original_uri(parts: &Parts) -> &Uri {
     #[cfg(feature = "axum")]
     if let Some(original) = axum::original_uri(parts) {
@@ -308,10 +319,11 @@ pub fn original_uri(parts: &Parts) -> &Uri {
     &parts.uri
 }
 
-/// The lock of a request, as an extension of the request. With the feature `axum` a handler takes it as an argument.
+/// The lock of a request, as an extension of the request. With the feature `axum` a handler takes
+/// it as an argument.
 ///
-/// [`check`](LockGuard::check) says before a step that cannot be undone whether the lock is still held. The lock stays
-/// held while a clone lives.
+/// [`check`](LockGuard::check) says before a step that cannot be undone whether the lock is still
+/// held. The lock stays held while a clone lives.
 #[derive(Clone, Debug)]
 pub struct Locked(Arc<LockGuard>);
 

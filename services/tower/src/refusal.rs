@@ -8,9 +8,9 @@ use leasehold::Error;
 
 /// The response to a request whose lock was not acquired, or was lost. For layers of your own.
 ///
-/// The status is `busy` if another owner [is known to have held the lock](Error::is_busy), 503 if a later try may
-/// succeed, and 500 if an operator or a programmer must help. Only 500 has no `Retry-After`: at most `longest`, in whole
-/// seconds. The error is an extension of the response.
+/// The status is `busy` if another owner [is known to have held the lock](Error::is_busy), 503 if a
+/// later try may succeed, and 500 if an operator or a programmer must help. Only 500 has no
+/// `Retry-After`: at most `longest`, in whole seconds. The error is an extension of the response.
 pub fn refusal(error: Error, busy: StatusCode, longest: Duration) -> Response<()> {
     let (status, after) = match &error {
         Error::Timeout { in_the_way, .. } if error.is_busy() => {

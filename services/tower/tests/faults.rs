@@ -1,4 +1,5 @@
-//! The fault run's short form: routers of several processes, each behind a proxy, on a server that freezes.
+//! The fault run's short form: routers of several processes, each behind a proxy, on a server that
+//! freezes.
 
 use std::convert::Infallible;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -22,8 +23,8 @@ const LEASE: Duration = ms(600);
 const LIMIT: Duration = Duration::from_secs(60);
 const KEYS: [&str; 2] = ["a", "b"];
 
-/// The steps of all handlers and bodies: when, for which key, under which token. They check nothing before a step: a
-/// lost lock must stop them.
+/// The steps of all handlers and bodies: when, for which key, under which token. They check nothing
+/// before a step: a lost lock must stop them.
 type Steps = Arc<Mutex<Vec<(Instant, String, FencingToken)>>>;
 
 fn step(steps: &Steps, lock: &Locked) {
@@ -35,7 +36,8 @@ fn step(steps: &Steps, lock: &Locked) {
     steps.lock().expect("no panic").push(step);
 }
 
-/// Half of the steps are made by the handler, half by the body. Each third request takes longer than its lease.
+/// Half of the steps are made by the handler, half by the body. Each third request takes longer
+/// than its lease.
 async fn work(lock: Locked, steps: Steps, ends: Arc<Ends>) -> Body {
     let is_long = lock.token().expect("fenced").value() % 3 == 0;
     let half = if is_long { 250 } else { 20 };

@@ -40,7 +40,8 @@ async fn a_request_that_waits_for_its_key_takes_no_place_of_a_limit_inside() {
             .map(|response| response.status())
             .map_err(|error: BoxError| error.to_string())
     };
-    // The second one waits for its key. There is a place for the third one, and none for the fourth.
+    // The second one waits for its key. There is a place for the third one, and none for the
+    // fourth.
     let (first, second, third, fourth) = tokio::join!(
         status("a", 0),
         status("a", 100),

@@ -1,5 +1,5 @@
-//! Routers of axum behind the layer: on the embedded engine under paused time, over HTTP, and on a real server that
-//! fails.
+//! Routers of axum behind the layer: on the embedded engine under paused time, over HTTP, and on a
+//! real server that fails.
 #![expect(
     clippy::print_stdout,
     reason = "how much a run under faults has done is worth a line"

@@ -1,7 +1,7 @@
 //! Which transitions of an acquisition the model has, and which of them histories have walked.
 //!
-//! A transition is a pair of moments that follow each other in the life of one acquisition. Moments of others may lie
-//! between them.
+//! A transition is a pair of moments that follow each other in the life of one acquisition. Moments
+//! of others may lie between them.
 
 use std::collections::{BTreeSet, HashSet, VecDeque};
 use std::fmt;
@@ -32,7 +32,8 @@ pub(crate) enum Moment {
 /// A moment, and the one after it.
 pub type Transition = (String, String);
 
-/// The transitions that the model has, also if Redis forgets. One client and one acquisition have all of them.
+/// The transitions that the model has, also if Redis forgets. One client and one acquisition have
+/// all of them.
 pub fn of_the_model() -> BTreeSet<Transition> {
     let model = Plain {
         acquisitions: vec![1],

@@ -123,8 +123,8 @@ impl Reader {
         self.entries(at, [(key.to_string(), Said::HandedOn { field })])
     }
 
-    /// A release has granted the lock to a waiter, at some time since its place was last kept: like a call that it sent
-    /// then.
+    /// A release has granted the lock to a waiter, at some time since its place was last kept: like
+    /// a call that it sent then.
     pub(super) fn on_grant_by_message(
         &self,
         at: Instant,

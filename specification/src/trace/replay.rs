@@ -1,7 +1,8 @@
 //! Replays what was said about one key, in every state in which the model can be.
 //!
-//! Calls are carried out as late as possible: when a reply or the end of a lease needs it. The model lets the lease
-//! count from any moment since the call was sent, so nothing is missed by that.
+//! Calls are carried out as late as possible: when a reply or the end of a lease needs it. The
+//! model lets the lease count from any moment since the call was sent, so nothing is missed by
+//! that.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -49,8 +50,8 @@ struct Slot {
     client: Client,
     /// The number of the hold that is trusted.
     hold: Option<u64>,
-    /// The latest end of a lease that a reply has given it, in milliseconds. Two threads may hear two replies, and trust
-    /// the longer lease later.
+    /// The latest end of a lease that a reply has given it, in milliseconds. Two threads may hear
+    /// two replies, and trust the longer lease later.
     granted_until: u64,
     last_heard: u64,
     last: Option<Moment>,
@@ -181,7 +182,8 @@ impl Replay {
         })
     }
 
-    /// What a client does depends on nothing that is not seen, so its phase is the same in all states.
+    /// What a client does depends on nothing that is not seen, so its phase is the same in all
+    /// states.
     fn phase(&self, client: Client) -> Phase {
         let state = self.states.iter().next();
         state.map_or(Phase::Idle, |state| state.processes[client].phase)
@@ -277,8 +279,8 @@ impl Replay {
             let is_there = state.fields.contains(&message.field);
             let is_answered = message.number != NEVER_ANSWERED;
             let changes_something = match message.kind {
-                // Nobody hears of a grant without an answer. It is in the way of others, but that explains no reply:
-                // they may be refused at any time.
+                // Nobody hears of a grant without an answer. It is in the way of others, but that
+                // explains no reply: they may be refused at any time.
                 Kind::Acquire => is_answered && (is_there || state.fields.is_empty()),
                 Kind::Renew => is_answered,
                 Kind::Release => is_answered || is_there,
@@ -470,7 +472,8 @@ impl Replay {
                 };
                 let reply = *state.messages.iter().find(of_call)?;
                 state.messages.remove(&reply);
-                // A release also finds what the model does not know: a place in a queue, a grant without an answer.
+                // A release also finds what the model does not know: a place in a queue, a grant
+                // without an answer.
                 let is_right = (message.kind, answer) == (Kind::Release, Answer::Yes)
                     || reply.reply == Some(answer == Answer::Yes);
                 is_right.then_some(())?;
@@ -483,9 +486,11 @@ impl Replay {
         Ok(())
     }
 
-    /// There are too many states. From now on anybody may have the lock, and replies are believed for a while.
+    /// There are too many states. From now on anybody may have the lock, and replies are believed
+    /// for a while.
     fn loses_track(&mut self) {
-        // Where the most calls are on their way, none of them is missing that was carried out in some other state.
+        // Where the most calls are on their way, none of them is missing that was carried out in
+        // some other state.
         let fullest = self.states.iter().max_by_key(|state| state.messages.len());
         self.states = fullest.cloned().into_iter().collect();
         self.anybody_may_have_it();
@@ -514,8 +519,9 @@ impl Replay {
         }
     }
 
-    /// Nobody knows what was carried out while replies were believed. The reply to such a call may come much later: a
-    /// caller may keep its future for as long as it likes before it polls it again.
+    /// Nobody knows what was carried out while replies were believed. The reply to such a call may
+    /// come much later: a caller may keep its future for as long as it likes before it polls it
+    /// again.
     fn each_call_may_be_done(&mut self) {
         for (call, Call { message, .. }) in &self.calls {
             let Some(Some(answer)) = self.answers.get(call) else {
@@ -610,7 +616,8 @@ impl Replay {
         }
     }
 
-    /// Forgets clients that have not been heard of for so long that nothing of them is left anywhere.
+    /// Forgets clients that have not been heard of for so long that nothing of them is left
+    /// anywhere.
     fn forget_the_silent(&mut self) {
         let limit = u64::from(LONGEST_TRAVEL) + u64::from(self.longest_lease);
         let now = self.now;
@@ -676,8 +683,8 @@ fn millis(nanos: u64) -> u64 {
     nanos / 1_000_000
 }
 
-/// For how many milliseconds a hold is trusted. It is not over before the clock shows a later millisecond than that in
-/// which the trust ends.
+/// For how many milliseconds a hold is trusted. It is not over before the clock shows a later
+/// millisecond than that in which the trust ends.
 fn left(at: u64, until: u64) -> Span {
     if until <= at {
         return 0;
@@ -759,7 +766,8 @@ mod tests {
         assert!(told.contains("after its end"), "{told}");
     }
 
-    /// Two threads hear replies to two renewals. The one that heard the longer lease trusts it `until` then, and later.
+    /// Two threads hear replies to two renewals. The one that heard the longer lease trusts it
+    /// `until` then, and later.
     fn trusted_by_two_threads(until: u64) -> Option<String> {
         let mut history: Vec<_> = call(1, "one", Asked::Acquire, (0, 1)).into();
         history.push(at(1, trusted(999_000)));

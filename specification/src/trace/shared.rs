@@ -1,9 +1,11 @@
-//! Judges what was said about a lock that several may hold, or about permits: by what their holders may trust.
+//! Judges what was said about a lock that several may hold, or about permits: by what their holders
+//! may trust.
 //!
-//! A hold is certainly in Redis from the reply that granted it until the lease of the last call that was answered, counted
-//! from when that was sent, or until its release is sent. So a reply to a call that was sent and answered in the meantime
-//! must agree: nobody is granted what excludes the hold, and no renewal finds it gone. How many permits there are is not
-//! known, so permits exclude nobody here.
+//! A hold is certainly in Redis from the reply that granted it until the lease of the last call
+//! that was answered, counted from when that was sent, or until its release is sent. So a reply to
+//! a call that was sent and answered in the meantime must agree: nobody is granted what excludes
+//! the hold, and no renewal finds it gone. How many permits there are is not known, so permits
+//! exclude nobody here.
 
 use std::collections::{BTreeMap, BTreeSet};
 

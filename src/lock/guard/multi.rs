@@ -42,8 +42,8 @@ impl MultiGuard {
 
     /// Releases the members; an error if too few were still held.
     ///
-    /// The future ends when enough members have confirmed. CANCEL: the other releases continue in the
-    /// background.
+    /// The future ends when enough members have confirmed. CANCEL: the other releases continue in
+    /// the background.
     ///
     /// Boxed because a member may itself be a set.
     pub(crate) fn unlock(self) -> BoxFuture<'static, Result<(), Error>> {
@@ -103,8 +103,8 @@ impl MultiGuard {
         lost.into_iter().nth(spare)
     }
 
-    /// Resolves when too few members are left, with the end of the one that was needed. A member may end alone, because
-    /// a guard that re-enters may lack it.
+    /// Resolves when too few members are left, with the end of the one that was needed. A member
+    /// may end alone, because a guard that re-enters may lack it.
     pub(crate) fn ended(&self) -> impl Future<Output = Ended> + Send + 'static {
         let ends: FuturesUnordered<_> = self.guards.iter().map(LockGuard::ended_later).collect();
         let mut decisive = ends.skip(self.guards.len() - self.required);
@@ -162,7 +162,8 @@ async fn released(
     Err(decisive(errors, spare))
 }
 
-/// Asks all members at once. Once enough have agreed, slower members get as long again plus [`GRACE`].
+/// Asks all members at once. Once enough have agreed, slower members get as long again plus
+/// [`GRACE`].
 pub(in crate::lock) async fn gather<T, E>(
     asked: impl Iterator<Item = impl Future<Output = Result<T, E>>>,
     required: usize,

@@ -12,8 +12,8 @@ use crate::session::reentry;
 
 /// Runs `work` with the guard, then releases the lock.
 ///
-/// Returns the result of `work` even if the release fails; the release continues in the background. The one
-/// exception is [`Error::Lost`], if the hold was lost while `work` ran.
+/// Returns the result of `work` even if the release fails; the release continues in the background.
+/// The one exception is [`Error::Lost`], if the hold was lost while `work` ran.
 pub(in crate::lock) async fn run<G, F, W>(guard: G, work: F) -> Result<W::Output, Error>
 where
     G: Guard,
@@ -46,8 +46,9 @@ impl LockGuard {
     /// Polls `work` while the lock is held, and drops it if the lock is lost.
     ///
     /// `work` is a *section*: the code that it calls can take the same lock again. See [taking it
-    /// again](crate::Lock#taking-it-again). A task that `work` spawns is not part of it: it is not inside, and it goes
-    /// on after `work` and after a loss. See [`Lock::run`](crate::Lock::run) for the form to write instead.
+    /// again](crate::Lock#taking-it-again). A task that `work` spawns is not part of it: it is not
+    /// inside, and it goes on after `work` and after a loss. See [`Lock::run`](crate::Lock::run)
+    /// for the form to write instead.
     ///
     /// # Redis cost
     ///

@@ -26,18 +26,19 @@ impl Lock {
     /// Combines several locks into one: all of them are held, or none.
     ///
     /// Members can be of any kind and from any client. The wait covers all members together. If an
-    /// acquisition fails, exactly the members that it took are released. The guard is lost as soon as one
-    /// member is lost. A fixed lease starts when the last member is taken: the members taken before are
-    /// extended then.
+    /// acquisition fails, exactly the members that it took are released. The guard is lost as soon
+    /// as one member is lost. A fixed lease starts when the last member is taken: the members taken
+    /// before are extended then.
     ///
-    /// The members are taken in the order of their keys, and then of their server addresses. So the order of `members`
-    /// does not matter, and two owners of overlapping sets do not deadlock. Free members are taken at once, by one write
-    /// for those of one client. A member that is not free is waited for before the members after it are taken.
+    /// The members are taken in the order of their keys, and then of their server addresses. So the
+    /// order of `members` does not matter, and two owners of overlapping sets do not deadlock. Free
+    /// members are taken at once, by one write for those of one client. A member that is not free
+    /// is waited for before the members after it are taken.
     ///
-    /// If a member stays busy for about a second, everything is released and that member is waited for first,
-    /// as in the `std::lock` of C++. So a member with a long queue is taken in the end. A program that takes
-    /// the same locks in another order makes progress too; Redisson's `RMultiLock`, for example, keeps the
-    /// given order.
+    /// If a member stays busy for about a second, everything is released and that member is waited
+    /// for first, as in the `std::lock` of C++. So a member with a long queue is taken in the end.
+    /// A program that takes the same locks in another order makes progress too; Redisson's
+    /// `RMultiLock`, for example, keeps the given order.
     ///
     /// The first call refuses these sets with [`ConfigError::Members`]:
     ///
@@ -122,9 +123,9 @@ impl MultiLock {
         }
     }
 
-    /// Takes the members in their order. If a member cannot be taken, those taken before are released, and it becomes the
-    /// `first` of the next round. With nothing held, it is waited for as long as its queue takes, as in the `std::lock`
-    /// of C++.
+    /// Takes the members in their order. If a member cannot be taken, those taken before are
+    /// released, and it becomes the `first` of the next round. With nothing held, it is waited for
+    /// as long as its queue takes, as in the `std::lock` of C++.
     async fn take_in_order(
         &self,
         options: &Options,
@@ -147,7 +148,8 @@ impl MultiLock {
         Ok(guards)
     }
 
-    /// Takes the free members of `rest` at once, up to the first that is not free, which is waited for.
+    /// Takes the free members of `rest` at once, up to the first that is not free, which is waited
+    /// for.
     async fn take_more(
         &self,
         guards: &mut Vec<LockGuard>,
@@ -166,9 +168,9 @@ impl MultiLock {
         Ok(())
     }
 
-    /// How many of these members to ask at once: all before the first member that another caller of this client holds or
-    /// waits for. The members after that one would be given back at once, and other callers would find them taken
-    /// meanwhile. A single member is not asked but waited for.
+    /// How many of these members to ask at once: all before the first member that another caller of
+    /// this client holds or waits for. The members after that one would be given back at once, and
+    /// other callers would find them taken meanwhile. A single member is not asked but waited for.
     fn number_to_ask(&self, rest: &[usize], options: &Options) -> usize {
         if options.wait == Wait::Once {
             return rest.len();
@@ -207,8 +209,8 @@ impl MultiLock {
         }
     }
 
-    /// Asks these members at once, and keeps those before the first that is not free: what is held must not be out of
-    /// order while another member is waited for.
+    /// Asks these members at once, and keeps those before the first that is not free: what is held
+    /// must not be out of order while another member is waited for.
     async fn take_free(
         &self,
         asked: &[usize],
@@ -289,8 +291,8 @@ fn member_wait(options: &Options) -> Wait {
     }
 }
 
-/// Whether the member that was waited for with nothing held gave up before the wait ended: it has a retry
-/// count.
+/// Whether the member that was waited for with nothing held gave up before the wait ended: it has a
+/// retry count.
 fn gave_up(error: &Error, wait: Wait) -> bool {
     matches!(error, Error::Timeout { .. } | Error::Quorum { .. }) && !wait.is_over()
 }

@@ -14,26 +14,30 @@ use crate::session::retry::GrowingPause;
 use crate::timer::{Instant, timeout_at};
 use crate::transport::{Fault, Lane};
 
-/// The default pause between two rounds. It is random, so that rivals that each took a part drift apart.
+/// The default pause between two rounds. It is random, so that rivals that each took a part drift
+/// apart.
 const PAUSE: Duration = Duration::from_millis(200);
 
 impl Lock {
-    /// Combines locks on independent servers into a quorum lock (`RedLock`): held while a majority of its
-    /// members is held.
+    /// Combines locks on independent servers into a quorum lock (`RedLock`): held while a majority
+    /// of its members is held.
     ///
-    /// Give each member its own server, independent of the others. The lock survives the loss of a minority
-    /// of the servers. [Guarantees](crate::guide::guarantees#the-quorum-lock) says what it guarantees. With string locks as members it
-    /// interoperates with redsync, node-redlock and others.
+    /// Give each member its own server, independent of the others. The lock survives the loss of a
+    /// minority of the servers. [Guarantees](crate::guide::guarantees#the-quorum-lock) says what it
+    /// guarantees. With string locks as members it interoperates with redsync, node-redlock and
+    /// others.
     ///
-    /// The algorithm is Redlock. All members are asked at once, and each server has a twentieth of the lease
-    /// to answer. The lock is granted if a majority agrees and some validity is left. The validity is the
-    /// lease minus the time spent asking and an allowance for clock drift (1 % and 2 ms). Otherwise all
-    /// members are released, even where a reply was lost, and asked again after a random pause. Members are
-    /// renewed independently. The guard is lost when too few members are left for a majority.
+    /// The algorithm is Redlock. All members are asked at once, and each server has a twentieth of
+    /// the lease to answer. The lock is granted if a majority agrees and some validity is left. The
+    /// validity is the lease minus the time spent asking and an allowance for clock drift (1 % and
+    /// 2 ms). Otherwise all members are released, even where a reply was lost, and asked again
+    /// after a random pause. Members are renewed independently. The guard is lost when too few
+    /// members are left for a majority.
     ///
-    /// The first call refuses these sets with [`ConfigError::Members`](crate::ConfigError::Members): no
-    /// members, more than 1024, or the same lock of one client twice. A member with a bad name is refused
-    /// with [`ConfigError::Name`](crate::ConfigError::Name).
+    /// The first call refuses these sets with
+    /// [`ConfigError::Members`](crate::ConfigError::Members): no members, more than 1024, or the
+    /// same lock of one client twice. A member with a bad name is refused with
+    /// [`ConfigError::Name`](crate::ConfigError::Name).
     ///
     /// # Errors
     ///
@@ -213,8 +217,9 @@ impl Lock {
         })
     }
 
-    /// The error of a member that took longer than its share. The reason may be that it waits for the end of its own
-    /// last attempt, which the server has not confirmed: then the connection says more.
+    /// The error of a member that took longer than its share. The reason may be that it waits for
+    /// the end of its own last attempt, which the server has not confirmed: then the connection
+    /// says more.
     async fn too_slow(&self) -> Error {
         let fault = self.set.singles().into_iter().find_map(|single| {
             let key = &single.resource.as_ref().ok()?.key;

@@ -1,4 +1,5 @@
-//! Grants in flight while the primary changes, renewals in flight when timers are set again, and their repetition.
+//! Grants in flight while the primary changes, renewals in flight when timers are set again, and
+//! their repetition.
 
 use std::time::Duration;
 

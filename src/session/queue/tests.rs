@@ -209,7 +209,8 @@ const TERMS: HoldTerms = HoldTerms {
     clocks: Clocks::OfOne,
 };
 
-/// After a grant that was worthless, a waiter waits as another field. A message to the first may be late.
+/// After a grant that was worthless, a waiter waits as another field. A message to the first may be
+/// late.
 #[test]
 fn a_message_counts_only_for_the_field_that_it_names() {
     let waiter = Waiter::new(TERMS, Arc::default());

@@ -1,5 +1,5 @@
-//! A waker that drops the future that it wakes, before it returns. An executor may do so with a task
-//! that was cancelled.
+//! A waker that drops the future that it wakes, before it returns. An executor may do so with a
+//! task that was cancelled.
 
 use std::pin::Pin;
 use std::sync::{Arc, mpsc};

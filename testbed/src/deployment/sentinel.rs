@@ -41,8 +41,8 @@ impl Default for Watch {
         Watch {
             replicas: 2,
             sentinels: 3,
-            // On a busy machine, a shorter silence is nothing: sentinels would replace masters that live, one after
-            // another, and what each had granted just before would be lost.
+            // On a busy machine, a shorter silence is nothing: sentinels would replace masters that
+            // live, one after another, and what each had granted just before would be lost.
             down_after: Duration::from_secs(2),
             failover_timeout: Duration::from_secs(2),
             arguments: Vec::new(),
@@ -252,8 +252,9 @@ impl Sentinels {
     /// its number.
     pub fn until_replaced(&self, old: usize) -> usize {
         let mut serves = None;
-        // Ask for the name each time. Two sentinels can both replace a master, each by another server: then the one
-        // that they name first is demoted, and half a minute later they name the other one.
+        // Ask for the name each time. Two sentinels can both replace a master, each by another
+        // server: then the one that they name first is demoted, and half a minute later they name
+        // the other one.
         wait_until("another master is named and serves", LIMIT, || {
             let named = self.named_instead_of(old);
             serves = named.filter(|&master| self.is_master(master));

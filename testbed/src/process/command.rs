@@ -1,5 +1,5 @@
-//! Programs that tests start. They see the same world however the tests were started: in the background of a script,
-//! under `nohup`, with an empty environment, with other limits.
+//! Programs that tests start. They see the same world however the tests were started: in the
+//! background of a script, under `nohup`, with an empty environment, with other limits.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -11,11 +11,12 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::SigSet;
 use nix::sys::stat::{Mode, umask};
 
-/// The variables that a program inherits: where it finds programs and libraries, and where it may write.
+/// The variables that a program inherits: where it finds programs and libraries, and where it may
+/// write.
 const INHERITED: [&str; 5] = ["PATH", "HOME", "TMPDIR", "JAVA_HOME", "LD_LIBRARY_PATH"];
 
-/// A program with default signal dispositions, an empty signal mask, an environment and a working directory of its own,
-/// and no input. The caller spawns it on the thread that calls this.
+/// A program with default signal dispositions, an empty signal mask, an environment and a working
+/// directory of its own, and no input. The caller spawns it on the thread that calls this.
 pub fn command(program: impl AsRef<OsStr>) -> Command {
     static NEUTRAL: LazyLock<()> = LazyLock::new(make_neutral);
     LazyLock::force(&NEUTRAL);
@@ -35,7 +36,8 @@ pub fn command(program: impl AsRef<OsStr>) -> Command {
     command
 }
 
-/// This test program, to run one of its ignored tests in a process of its own, with the settings of the tests.
+/// This test program, to run one of its ignored tests in a process of its own, with the settings of
+/// the tests.
 pub fn this_program(test: &str) -> Command {
     let mut command = command(std::env::current_exe().expect("the path of this program"));
     command.args([test, "--exact", "--ignored", "--nocapture"]);
@@ -46,8 +48,8 @@ pub fn this_program(test: &str) -> Command {
 
 /// Gives this process what its children are to inherit.
 fn make_neutral() {
-    // A signal that is ignored here would be ignored in every child. A signal with a handler has its default disposition
-    // in a child, and a handler that does nothing ignores it here.
+    // A signal that is ignored here would be ignored in every child. A signal with a handler has
+    // its default disposition in a child, and a handler that does nothing ignores it here.
     for signal in ignored() {
         let nothing = Arc::new(AtomicBool::new(false));
         signal_hook::flag::register(signal, nothing).expect("a handler");
@@ -60,7 +62,8 @@ fn make_neutral() {
     }
 }
 
-/// The signals that this process ignores, where Linux says so. Rust ignores SIGPIPE, and restores it in children.
+/// The signals that this process ignores, where Linux says so. Rust ignores SIGPIPE, and restores
+/// it in children.
 fn ignored() -> Vec<i32> {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

@@ -1,5 +1,5 @@
-//! Ends the servers of a test program that has gone without ending them: killed, or by `exit`, which
-//! drops nothing that is static.
+//! Ends the servers of a test program that has gone without ending them: killed, or by `exit`,
+//! which drops nothing that is static.
 //!
 //! One `sh` for each program reads which servers run. When its input ends the program has gone: the
 //! writing end is in no other process.
@@ -10,8 +10,8 @@ use std::sync::{LazyLock, Mutex, PoisonError};
 
 use super::command::command;
 
-/// It lives on when the terminal, or who runs the tests, ends all processes of the group: some servers
-/// may stand still, and do not notice.
+/// It lives on when the terminal, or who runs the tests, ends all processes of the group: some
+/// servers may stand still, and do not notice.
 const SCRIPT: &str = r#"
 trap '' INT TERM HUP
 servers=' '

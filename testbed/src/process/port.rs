@@ -2,12 +2,13 @@
 
 use std::net::{Ipv4Addr, TcpListener, UdpSocket};
 
-/// A port that belongs to a server, whether that runs or not, until this is dropped. If the server is dead, its clients
-/// must not reach anybody else there: tests name their locks alike.
+/// A port that belongs to a server, whether that runs or not, until this is dropped. If the server
+/// is dead, its clients must not reach anybody else there: tests name their locks alike.
 #[derive(Debug)]
 pub(crate) struct Port {
     number: u16,
-    /// Nobody else can bind this socket, in this process or in another one. No server of the tests uses UDP.
+    /// Nobody else can bind this socket, in this process or in another one. No server of the tests
+    /// uses UDP.
     _token: UdpSocket,
 }
 
@@ -55,7 +56,8 @@ impl Port {
     }
 }
 
-/// A listener that is at no server's port, not even at a dead one's: no client of another test looks for a server here.
+/// A listener that is at no server's port, not even at a dead one's: no client of another test
+/// looks for a server here.
 pub fn listen() -> TcpListener {
     let mut passed = Vec::new();
     loop {

@@ -27,7 +27,8 @@ struct Shared {
     swallow_messages: AtomicBool,
     refuse: AtomicBool,
     stopped: AtomicBool,
-    /// Requests stay here, and are delivered when this ends: also those of connections that are gone by then.
+    /// Requests stay here, and are delivered when this ends: also those of connections that are
+    /// gone by then.
     hold_requests: AtomicBool,
     /// Pause before each piece of a reply is passed on.
     delay_ms: AtomicU64,
@@ -65,8 +66,9 @@ impl Proxy {
         Self::start_at(listener, server, Vec::new())
     }
 
-    /// One proxy in front of each server. Where a server names the port of another one, the proxy's port is put
-    /// in: a client that connects through one proxy reaches all servers through proxies.
+    /// One proxy in front of each server. Where a server names the port of another one, the proxy's
+    /// port is put in: a client that connects through one proxy reaches all servers through
+    /// proxies.
     pub fn start_for_all(servers: &[SocketAddr]) -> Vec<Self> {
         let listeners: Vec<_> = servers.iter().map(|_| listen()).collect();
         let ports = listeners
@@ -194,8 +196,8 @@ impl Proxy {
         self.shared.piece.store(piece, Ordering::SeqCst);
     }
 
-    /// Nothing passes any more on the connections that are open now; new ones are as always. So a router
-    /// forgets connections.
+    /// Nothing passes any more on the connections that are open now; new ones are as always. So a
+    /// router forgets connections.
     pub fn silence(&self) {
         self.shared
             .silenced

@@ -1,8 +1,9 @@
 //! A private server on a free loopback port, without persistence, gone when it is dropped.
 //!
-//! `LEASEHOLD_SERVER` names another binary, for example `valkey-server`. Where there is none, tests that ask
-//! `is_missing` are left out, and say so; if it is set, or `LEASEHOLD_REQUIRE_SERVERS` as by `tests/run`, they fail.
-//! With `LEASEHOLD_PROTOCOL=2`, every server refuses HELLO, so that clients speak RESP2.
+//! `LEASEHOLD_SERVER` names another binary, for example `valkey-server`. Where there is none, tests
+//! that ask `is_missing` are left out, and say so; if it is set, or `LEASEHOLD_REQUIRE_SERVERS` as
+//! by `tests/run`, they fail. With `LEASEHOLD_PROTOCOL=2`, every server refuses HELLO, so that
+//! clients speak RESP2.
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -310,8 +311,8 @@ pub(super) fn new_folder() -> PathBuf {
     folder
 }
 
-/// From now on each server runs as a user of its own, whose number is its port: so a firewall tells them from each
-/// other. Only root may do that.
+/// From now on each server runs as a user of its own, whose number is its port: so a firewall tells
+/// them from each other. Only root may do that.
 pub fn run_as_users() {
     USERS.store(true, Ordering::SeqCst);
 }
@@ -382,7 +383,8 @@ fn comes_up(process: &mut Child, port: u16) -> bool {
     !ended && process.try_wait().is_ok_and(|status| status.is_none())
 }
 
-/// Whether a process answers there. Somebody else's server may have the port, and ours be about to end.
+/// Whether a process answers there. Somebody else's server may have the port, and ours be about to
+/// end.
 fn answers(port: u16, pid: u32) -> io::Result<bool> {
     let mut connection = Connection::open((Ipv4Addr::LOCALHOST, port).into())?;
     let is_loading = connection.command(&["PING"])?.text().starts_with("LOADING");

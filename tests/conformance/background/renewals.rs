@@ -76,7 +76,8 @@ async fn a_renewal_without_an_answer_leaves_time_for_another_one() {
     assert_eq!(guard.state(), HoldState::Held);
 }
 
-/// A release has given it the lock for two seconds, which is less than a third of the lease that renewals ask for.
+/// A release has given it the lock for two seconds, which is less than a third of the lease that
+/// renewals ask for.
 #[tokio::test(start_paused = true)]
 async fn a_renewal_of_a_short_lease_leaves_time_for_another_one() {
     let redis = Bed::engine();
@@ -128,7 +129,8 @@ async fn the_first_of_thousands_of_releases_does_not_wait_for_the_last() {
     let redis = Bed::engine();
     let client = redis.client();
     drop(take_all(&client, 0..GUARDS, LONG).await);
-    // The drops themselves send releases until `AT_ONCE` are in flight. The background sends all others.
+    // The drops themselves send releases until `AT_ONCE` are in flight. The background sends all
+    // others.
     let first = AT_ONCE + 1;
     let ahead = taken_up_before(&redis, &client, "lock_release", first).await;
     assert!(ahead < GUARDS / 4, "{ahead} releases were taken up before");

@@ -55,8 +55,8 @@ impl Counts {
         self.of(&["eval", "evalsha"])
     }
 
-    /// How many waiters of a plain lock were listed. While a lock is only taken, waited for and released, no other script
-    /// calls this command.
+    /// How many waiters of a plain lock were listed. While a lock is only taken, waited for and
+    /// released, no other script calls this command.
     pub(super) fn listed_waiters(&self) -> u64 {
         self.of(&["hgetall"])
     }
@@ -175,8 +175,9 @@ impl Counted {
                 operation(self, &clients, number).await;
             }
             let (counts, calls) = (self.counts() - before.0, calls() - before.1);
-            // What is sent beside the operations does not belong to them. If a client stalls for a moment, the clean-up
-            // sends calls. And a client listens to its own channels once it waits, or once a hold of it has lasted.
+            // What is sent beside the operations does not belong to them. If a client stalls for a
+            // moment, the clean-up sends calls. And a client listens to its own channels once it
+            // waits, or once a hold of it has lasted.
             if (cancelled(), self.client_channels()) == beside {
                 break (counts, calls);
             }

@@ -1,4 +1,5 @@
-//! One key shared with another library, on one server or as a quorum of several, in both directions.
+//! One key shared with another library, on one server or as a quorum of several, in both
+//! directions.
 
 use leasehold::{Client, Lease, Lock, LockGuard, LossReason};
 use leasehold_testbed::{
@@ -84,7 +85,8 @@ impl Both {
         }
     }
 
-    /// Takes a lock that is free, but for what a minority of several servers still has to give back.
+    /// Takes a lock that is free, but for what a minority of several servers still has to give
+    /// back.
     async fn take(&self, lease: Lease) -> LockGuard {
         let one = self.servers.0.len() == 1;
         let wait = if one { ONCE } else { ms(5000) };

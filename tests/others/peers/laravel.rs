@@ -14,8 +14,8 @@ use crate::ONCE;
 const GIVE_BACK: &str = "local mine = redis.call('GET', KEYS[1]) == ARGV[1] \
      return mine and redis.call('DEL', KEYS[1]) or 0";
 
-/// `Cache::lock('orders', 10)` stores 16 random letters and digits, as they are, at the prefix of the
-/// Redis connection, the prefix of the cache and the name, in the database of that connection.
+/// `Cache::lock('orders', 10)` stores 16 random letters and digits, as they are, at the prefix of
+/// the Redis connection, the prefix of the cache and the name, in the database of that connection.
 struct Form {
     connection: &'static str,
     cache: &'static str,

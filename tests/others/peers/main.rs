@@ -1,5 +1,6 @@
-//! String locks shared with programs of other languages: the real locks of Python's redis-py, of Go's
-//! redsync and redislock and of node-redlock, and the format of Laravel by the commands that it sends.
+//! String locks shared with programs of other languages: the real locks of Python's redis-py, of
+//! Go's redsync and redislock and of node-redlock, and the format of Laravel by the commands that
+//! it sends.
 #![expect(clippy::disallowed_methods, reason = "tests spawn tasks of their own")]
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -91,8 +91,8 @@ pub(crate) async fn woken<T>(
     release: impl Future<Output = Result<(), Error>>,
 ) -> Result<(T, Option<&'static str>), Fault> {
     let waiter = timeout(cell.leases() * 2 + POLL_MAX, Box::pin(waiter));
-    // A waiter also asks when the lease that it knows ends: at least a sixth of a lease before or after. If it asked now, a
-    // busy machine could be so slow that the message seems to be missing.
+    // A waiter also asks when the lease that it knows ends: at least a sixth of a lease before or
+    // after. If it asked now, a busy machine could be so slow that the message seems to be missing.
     let quiet = cell.leases() + cell.backend.lease() / 6;
     let release = async {
         sleep(quiet).await;

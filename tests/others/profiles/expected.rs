@@ -1,6 +1,7 @@
 //! What is expected of each cell. A cell that is not named works.
 //!
-//! A cell that does better than expected fails the test as well, so that this list and the page say what is.
+//! A cell that does better than expected fails the test as well, so that this list and the page say
+//! what is.
 
 use crate::behaviour::ASKS;
 use crate::cell::Result;

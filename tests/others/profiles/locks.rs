@@ -279,7 +279,8 @@ async fn exclude_one_of_several(cell: Cell) -> Outcome {
     Ok(None)
 }
 
-/// It says beforehand which kinds work, and how. The client has not met the limits of the server before.
+/// It says beforehand which kinds work, and how. The client has not met the limits of the server
+/// before.
 async fn preflight_says(cell: Cell) -> Outcome {
     let client = cell.client().await?;
     let report = Admin::new(&client)
@@ -386,8 +387,8 @@ async fn take_each(client: &Client) {
     drop(latch.count_down().await);
 }
 
-/// Where copies cannot be waited for, a client that asks for them does not start. Otherwise every acquisition would
-/// fail.
+/// Where copies cannot be waited for, a client that asks for them does not start. Otherwise every
+/// acquisition would fail.
 async fn copies(cell: Cell) -> Outcome {
     let client = match durable(&cell).connect().await {
         Ok(client) => client,

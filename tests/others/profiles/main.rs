@@ -1,8 +1,9 @@
 //! Which kinds of locks work on which servers.
 //!
-//! Each kind runs on an engine in memory that refuses what the server of a vendor refuses: `PROFILES` of the testbed,
-//! which name the documentation that they are made from. Time is paused, so that a hang is seen at once. It also runs
-//! on the engines and behind the proxies that packages carry, in real time.
+//! Each kind runs on an engine in memory that refuses what the server of a vendor refuses:
+//! `PROFILES` of the testbed, which name the documentation that they are made from. Time is paused,
+//! so that a hang is seen at once. It also runs on the engines and behind the proxies that packages
+//! carry, in real time.
 //!
 //! ```sh
 //! cargo run -p leasehold-others --bin leasehold-profiles --profile test -- table        # runs all, and writes the table of the page
@@ -113,7 +114,8 @@ fn on_data(word: &str) -> Matrix {
     found.into_inner().expect("no panic")
 }
 
-/// Runs the cells of the real servers whose name has this word. Also names those that are not installed.
+/// Runs the cells of the real servers whose name has this word. Also names those that are not
+/// installed.
 fn on_installed(word: &str) -> (Matrix, Vec<&'static str>) {
     let wanted = servers().filter(|server| server.name().contains(word));
     let wanted = wanted.filter_map(|server| match server {

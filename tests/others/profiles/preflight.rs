@@ -8,7 +8,8 @@ use tokio::runtime::Builder;
 /// What most servers can do.
 const ALL: &str = "RESP3, scripts, messages, also within a shard, WAIT";
 
-/// What the server can do, and what it refuses. Nothing for Redis itself, and where no client connects.
+/// What the server can do, and what it refuses. Nothing for Redis itself, and where no client
+/// connects.
 pub(crate) fn preflight(profile: Profile) -> String {
     if profile == Profile::REDIS {
         return String::new();

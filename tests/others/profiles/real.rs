@@ -9,11 +9,12 @@ use leasehold::settings::TlsOptions;
 use leasehold::{Client, ClientBuilder};
 use leasehold_testbed::{Authority, Connection, Program, Server};
 
-/// A waiter that gets no message would ask after this time. Then it is late enough to be told from one that got it.
+/// A waiter that gets no message would ask after this time. Then it is late enough to be told from
+/// one that got it.
 const SAFETY_POLL: Duration = Duration::from_secs(25);
 
-/// A connection may take that long when everything else starts at the same time: in front of some, a proxy with TLS has to
-/// accept a hundred.
+/// A connection may take that long when everything else starts at the same time: in front of some,
+/// a proxy with TLS has to accept a hundred.
 const CONNECTING: Duration = Duration::from_secs(20);
 /// A call may take that long then.
 const PATIENCE: Duration = Duration::from_secs(5);

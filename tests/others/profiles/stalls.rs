@@ -1,4 +1,5 @@
-//! Whether the machine stood still: then leases end and connections too, and nothing is learned about a server.
+//! Whether the machine stood still: then leases end and connections too, and nothing is learned
+//! about a server.
 
 use std::cell::Cell;
 use std::time::Duration;

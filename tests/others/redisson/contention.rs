@@ -1,10 +1,10 @@
-//! JVM threads and tasks of this process contend for one lock. Never two hold it at once, and neither
-//! side starves.
+//! JVM threads and tasks of this process contend for one lock. Never two hold it at once, and
+//! neither side starves.
 //!
 //! Whoever is inside raises a counter over a separate connection, and the counter must then be 1.
-//! The token of a fenced lock must be higher than all earlier ones of both sides. The tasks continue
-//! until the threads have finished all their rounds, so that no round of a thread is without
-//! contention.
+//! The token of a fenced lock must be higher than all earlier ones of both sides. The tasks
+//! continue until the threads have finished all their rounds, so that no round of a thread is
+//! without contention.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -21,11 +21,11 @@ use crate::redisson::contention::Contenders;
 
 const JVM_THREADS: u32 = 2;
 pub(crate) const TASKS: u32 = 2;
-/// A thread that hears no message sleeps for the rest of a lease, which is longer than this. On a busy machine a thread may
-/// wait for half of it, because the JVM asks later than all others.
+/// A thread that hears no message sleeps for the rest of a lease, which is longer than this. On a
+/// busy machine a thread may wait for half of it, because the JVM asks later than all others.
 pub(crate) const LONGEST_WAIT: Duration = Duration::from_secs(20);
-/// So many turns of the tasks without one of a thread mean that it starves. The server says then who is connected, and to
-/// what they listen.
+/// So many turns of the tasks without one of a thread mean that it starves. The server says then
+/// who is connected, and to what they listen.
 const TURNS_ALONE: u64 = 1000;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -185,7 +185,8 @@ impl Task {
             if !self.enough.load(Ordering::SeqCst) {
                 tally.most_alone = tally.most_alone.max(alone);
             }
-            // Even a sleep of no time takes until the next tick, and most sections must be almost empty.
+            // Even a sleep of no time takes until the next tick, and most sections must be almost
+            // empty.
             if !work.is_zero() {
                 sleep(work).await;
             }

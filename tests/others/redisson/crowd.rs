@@ -23,8 +23,8 @@ const FUTURES: usize = 3;
 /// The least number of rounds of a task.
 const ROUNDS: u32 = 30;
 
-/// Once the threads have begun, tasks do rounds until the threads have finished all theirs. Also returns the number of
-/// rounds of each task.
+/// Once the threads have begun, tasks do rounds until the threads have finished all theirs. Also
+/// returns the number of rounds of each task.
 #[expect(clippy::future_not_send, reason = "one test runs all of them")]
 pub(crate) async fn beside(
     harness: &mut Harness,
@@ -55,7 +55,8 @@ pub(crate) async fn beside(
     (rounds, threads)
 }
 
-/// Tasks and threads share permits. A separate counter of those inside is never higher than the number of permits.
+/// Tasks and threads share permits. A separate counter of those inside is never higher than the
+/// number of permits.
 #[expect(clippy::future_not_send, reason = "one test runs all of them")]
 pub(crate) async fn contend<P>(
     harness: &mut Harness,

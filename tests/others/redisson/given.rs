@@ -1,5 +1,6 @@
-//! A release of a plain lock gives it to the next waiter of this library. A thread that waits beside it hears of that, and asks
-//! in vain. When each waiter has been given it once, a release tells all that the lock is free.
+//! A release of a plain lock gives it to the next waiter of this library. A thread that waits
+//! beside it hears of that, and asks in vain. When each waiter has been given it once, a release
+//! tells all that the lock is free.
 
 use std::time::Duration;
 
@@ -20,7 +21,8 @@ fn takes(lock: &Lock) -> Taking {
     tokio::spawn(async move { lock.lock().await.expect("lock") })
 }
 
-/// The count of the only holder, how often in a row a release has given the lock, and the waiters that are listed.
+/// The count of the only holder, how often in a row a release has given the lock, and the waiters
+/// that are listed.
 async fn beside(observer: &mut Observer) -> String {
     let fields = observer.ask("HGETALL x").await;
     fields.into_iter().nth(1).unwrap_or_default()
@@ -84,7 +86,8 @@ async fn a_thread_is_not_passed_over_twice_in_a_row() {
     joined("the thread", thread).await;
 }
 
-/// Nothing is published when the short lease of the waiter ends. All that the thread knew was the long lease before it.
+/// Nothing is published when the short lease of the waiter ends. All that the thread knew was the
+/// long lease before it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_thread_does_not_sleep_beside_a_waiter_that_died() {
     let mut harness = Harness::start().await;
@@ -124,7 +127,8 @@ async fn threads_make_progress_beside_two_busy_clients() {
     beside_busy_clients(2, "lock:x", |client| client.lock("x"), NOW).await;
 }
 
-/// While one of them has the lock, the other one is always listed again. So a thread gets only what is left for it.
+/// While one of them has the lock, the other one is always listed again. So a thread gets only what
+/// is left for it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn threads_make_progress_beside_two_clients_that_leave_no_gap() {
     beside_busy_clients(2, "lock:x", |client| client.lock("x"), ms(2)).await;
@@ -136,7 +140,8 @@ async fn threads_make_progress_beside_eight_busy_clients() {
     beside_busy_clients(8, "lock:x", |client| client.lock("x"), ms(2)).await;
 }
 
-/// No release gives a fenced lock, so all ask for it each time, and a thread of Redisson is the last to ask.
+/// No release gives a fenced lock, so all ask for it each time, and a thread of Redisson is the
+/// last to ask.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn threads_make_progress_beside_two_busy_clients_with_a_fenced_lock() {
     let ours = |client: &Client| client.fenced_lock("x").into();

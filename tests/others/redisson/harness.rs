@@ -66,8 +66,8 @@ impl Harness {
         }
     }
 
-    /// Starts a waiter that sends scripts. Returns when it has asked, subscribed, and asked again, so
-    /// that only a message or the end of a lease makes it ask once more.
+    /// Starts a waiter that sends scripts. Returns when it has asked, subscribed, and asked again,
+    /// so that only a message or the end of a lease makes it ask once more.
     pub(crate) async fn waiting<F>(
         &mut self,
         wait: impl FnOnce(&Harness) -> F,

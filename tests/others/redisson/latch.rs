@@ -115,8 +115,8 @@ async fn latch_counts_of_both_sides_add_up() {
     }
 }
 
-/// After Redisson's `delete`, its own waiters keep waiting, and ours return. After our `delete`, all
-/// return.
+/// After Redisson's `delete`, its own waiters keep waiting, and ours return. After our `delete`,
+/// all return.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn latch_waiters_return_when_it_is_deleted() {
     let mut harness = Harness::start().await;

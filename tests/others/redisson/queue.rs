@@ -286,8 +286,8 @@ async fn a_living_task_removes_a_dead_one_behind_a_short_wait() {
     line.served_after_java().await;
 }
 
-/// The release notified the dead waiter, and no task is left to remove that waiter. A forced release
-/// removes it.
+/// The release notified the dead waiter, and no task is left to remove that waiter. A forced
+/// release removes it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_thread_behind_a_dead_task_is_notified_when_the_free_lock_is_forced() {
     let mut line = Line::with_claim(CLAIM).await;

@@ -38,8 +38,8 @@ impl Side {
 /// not be.
 async fn round(lock: &ReadWriteLock, redis: &mut Observer, side: Side) -> bool {
     let guard = side.of(lock).lock().await.expect("lock");
-    // Everybody counts themselves before the check. So if two are inside that must not be, the later
-    // one finds out.
+    // Everybody counts themselves before the check. So if two are inside that must not be, the
+    // later one finds out.
     let (own, others, most) = match side {
         Side::Read => ("inside:readers", "inside:writers", i64::MAX),
         Side::Write => ("inside:writers", "inside:readers", 1),

@@ -18,8 +18,8 @@ const RED: &str = "red:red";
 /// So long that the part of it which a thread waits at each server is longer than `soon`. So only a
 /// message can wake the thread in time.
 const LONG_WAIT: Duration = Duration::from_secs(45);
-/// Nobody may wait longer than this. A thread at a server that another owner holds moves to the next
-/// one after a second and a half, and starts over after three such waits.
+/// Nobody may wait longer than this. A thread at a server that another owner holds moves to the
+/// next one after a second and a half, and starts over after three such waits.
 const LONGEST_WAIT: Duration = Duration::from_secs(20);
 /// Without rests, the threads hand the lock to each other by their messages, and our tasks never
 /// get it.
@@ -328,8 +328,8 @@ async fn without_one_server(dead: usize) {
     guard.check().expect("held");
     guard.unlock().await.expect("unlock");
     eventually("all released", async || several.holding() == 0).await;
-    // Redisson spends the whole wait on the dead server. If it has not got the other servers before,
-    // it gives up, although they are free.
+    // Redisson spends the whole wait on the dead server. If it has not got the other servers
+    // before, it gives up, although they are free.
     let a_second = Duration::from_secs(1);
     assert_eq!(
         several.java.try_lock("b", RED, a_second, None).await,

@@ -18,8 +18,8 @@ use std::time::Duration;
 use leasehold_others::{Driver, Reply, Thrown};
 use leasehold_testbed::{command, eventually_within};
 
-/// How long a request may take, including the wait for a lock. Threads that contend for a lock need thousands of turns,
-/// and a machine that is far too busy may need a tenth of a second for each.
+/// How long a request may take, including the wait for a lock. Threads that contend for a lock need
+/// thousands of turns, and a machine that is far too busy may need a tenth of a second for each.
 const DEADLINE: Duration = Duration::from_secs(600);
 
 /// The codec of versions before 3.18 looks into these packages of Java itself.
@@ -42,8 +42,8 @@ const OPENED: [&str; 12] = [
 pub(crate) struct Redisson(Driver);
 
 impl Redisson {
-    /// Starts a JVM with one Redisson client for each of several servers, whose URLs are separated by semicolons.
-    /// `watchdog` is their `lockWatchdogTimeout`.
+    /// Starts a JVM with one Redisson client for each of several servers, whose URLs are separated
+    /// by semicolons. `watchdog` is their `lockWatchdogTimeout`.
     pub(crate) async fn start(url: &str, watchdog: Option<Duration>) -> Redisson {
         let target = Path::new(env!("CARGO_MANIFEST_DIR")).join("../redisson/target");
         let version = std::env::var("LEASEHOLD_REDISSON");

@@ -23,12 +23,12 @@ pub type Reply<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 type Pending = Arc<Mutex<HashMap<u64, oneshot::Sender<String>>>>;
 
-/// A program with another library, which is asked line by line: `7 lock it` is answered by `7 ok locked`, or by
-/// `7 err SomeException why`.
+/// A program with another library, which is asked line by line: `7 lock it` is answered by `7 ok
+/// locked`, or by `7 err SomeException why`.
 ///
-/// A request is sent when a method is called, not when its future is first polled. So a test can let a thread of the
-/// program wait for a lock and continue. The program ends when its standard input closes, and is killed when this value
-/// is dropped.
+/// A request is sent when a method is called, not when its future is first polled. So a test can
+/// let a thread of the program wait for a lock and continue. The program ends when its standard
+/// input closes, and is killed when this value is dropped.
 #[derive(Debug)]
 pub struct Driver {
     name: &'static str,

@@ -21,8 +21,8 @@ impl QueueOrder {
     /// Compares a queue with the previous one. `granted` are the fields that were granted in
     /// between.
     ///
-    /// Between two looks many waiters may come and go, but a field that is in both queues waited all
-    /// the time.
+    /// Between two looks many waiters may come and go, but a field that is in both queues waited
+    /// all the time.
     pub(crate) fn look(
         &mut self,
         weather: Weather,

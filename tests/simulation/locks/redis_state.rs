@@ -9,9 +9,9 @@ use crate::kind::Kind;
 use crate::ledger::Side;
 use crate::plan::{Plan, name_of};
 
-/// With more fields, a release may leave the hash a longer expiry than its holds have. One that finds
-/// more than 16 fields looks at eight readers only. It removes those that have expired, so nine fields
-/// may be left.
+/// With more fields, a release may leave the hash a longer expiry than its holds have. One that
+/// finds more than 16 fields looks at eight readers only. It removes those that have expired, so
+/// nine fields may be left.
 const EXACT_MOST: usize = 8;
 
 /// What the engine has for one name.

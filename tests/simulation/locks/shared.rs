@@ -127,8 +127,8 @@ impl Shared {
         state.offers.push(offer);
     }
 
-    /// An offer of this process, because a second one would have the hold as well. With `left`, another user may try it
-    /// too, once.
+    /// An offer of this process, because a second one would have the hold as well. With `left`,
+    /// another user may try it too, once.
     pub(crate) fn offer(&self, left: Left, process: usize) -> Option<Offer> {
         let mut state = self.0.lock();
         let own = |offer: &Offer| offer.process == process;

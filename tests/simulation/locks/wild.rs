@@ -1,5 +1,5 @@
-//! One user of what is rare: sections, guards shown, futures that are kept without being polled, holds forgotten and
-//! restored, locks forced open.
+//! One user of what is rare: sections, guards shown, futures that are kept without being polled,
+//! holds forgotten and restored, locks forced open.
 
 mod grip;
 mod moves;

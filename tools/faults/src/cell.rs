@@ -31,8 +31,8 @@ const WAKE_UP: Duration = Duration::from_millis(250);
 const RIVALRY: Duration = Duration::from_millis(1500);
 /// A client learns of a failover within this time.
 const FAILOVER_DETECTION: Duration = Duration::from_secs(2);
-/// A lock with waiters is granted again within this time of a failover. The waiter need not wait for a lease to expire,
-/// because clients release the locks whose grant they could not confirm.
+/// A lock with waiters is granted again within this time of a failover. The waiter need not wait
+/// for a lease to expire, because clients release the locks whose grant they could not confirm.
 const AFTER_FAILOVER: Duration = Duration::from_secs(10);
 
 /// The promises of the library's documentation, as rules for the checker.
@@ -46,7 +46,8 @@ pub(crate) fn rules(arguments: &RunArguments, history: &[Event]) -> Rules {
         _ => None,
     });
     Rules {
-        // No peer promises when a waiter is served, and several report an unreachable server as a timeout.
+        // No peer promises when a waiter is served, and several report an unreachable server as a
+        // timeout.
         idle: Duration::MAX,
         // No peer documents its errors, so every error that occurred is allowed.
         documented_errors: errors.collect(),
@@ -79,8 +80,8 @@ fn our_rules(arguments: &RunArguments) -> Rules {
     // A dead holder keeps the lock until its lease expires, and a failover takes some seconds.
     let after_a_dead_holder = 2 * lease + Duration::from_secs(4);
     let is_role = |fault: &Fault| fault.replaces() && fault.on.contains(&arguments.deployment);
-    // Old data brings back locks that were released since. They stay held until their lease expires, and some leases
-    // are large.
+    // Old data brings back locks that were released since. They stay held until their lease
+    // expires, and some leases are large.
     let until_old_data_expires = if may_inject(arguments, "old-data") {
         lease * LARGE
     } else {
@@ -162,8 +163,8 @@ pub(crate) fn all(arguments: &RunArguments, seed: u64, ran: &Ran, rules: &Rules)
         let forgetting = check::forgetting(&ran.history, rules);
         steps::check(&ran.steps, &forgetting, cell);
         if fault::named(&cell.fault).is_some_and(Fault::changes_masters) {
-            // The new master serves clients before all servers agree again and the fault counts as ended. So the outage
-            // is reported instead of the time after the fault.
+            // The new master serves clients before all servers agree again and the fault counts as
+            // ended. So the outage is reported instead of the time after the fault.
             cell.recovery_ms = vec![cell.outage_ms];
         }
         let is_ours = |key: &&String| key.contains(&format!("{}:", cell.workload));
@@ -185,8 +186,8 @@ pub(crate) fn all(arguments: &RunArguments, seed: u64, ran: &Ran, rules: &Rules)
     cells
 }
 
-/// A sentence for each process that could not release everything when it shut down. That is allowed where permissions
-/// are revoked.
+/// A sentence for each process that could not release everything when it shut down. That is allowed
+/// where permissions are revoked.
 fn failed_shutdowns(arguments: &RunArguments, history: &[Event]) -> Vec<String> {
     let failed_shutdowns = history.iter().filter_map(|event| match &event.what {
         What::Ended {
@@ -204,8 +205,8 @@ fn failed_shutdowns(arguments: &RunArguments, history: &[Event]) -> Vec<String> 
     }
 }
 
-/// Whether the run may revoke permissions. Only then may a server refuse commands, so only then is `Protocol` a
-/// documented error.
+/// Whether the run may revoke permissions. Only then may a server refuse commands, so only then is
+/// `Protocol` a documented error.
 fn revokes_permissions(arguments: &RunArguments) -> bool {
     may_inject(arguments, "acl")
 }

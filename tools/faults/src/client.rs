@@ -1,4 +1,5 @@
-//! A client process: runs workers that take locks, work while they hold them, and record the results.
+//! A client process: runs workers that take locks, work while they hold them, and record the
+//! results.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -22,7 +23,8 @@ use crate::stalls::Stalls;
 use crate::worker::{Connects, Worker, kind};
 use crate::workload::Workload;
 
-/// The longest interval that the library accepts. It is longer than any wait, so the safety poll never runs.
+/// The longest interval that the library accepts. It is longer than any wait, so the safety poll
+/// never runs.
 const NO_SAFETY_POLL: Duration = Duration::from_secs(60);
 /// Pause between two attempts to connect or to prepare.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -173,7 +175,8 @@ async fn connected(arguments: &ClientArguments, log: &Log) -> Vec<Client> {
     clients
 }
 
-/// The number of a worker's first client. Those of other workers and processes are at least 10,000 apart.
+/// The number of a worker's first client. Those of other workers and processes are at least 10,000
+/// apart.
 fn first_newcomer(process: u32, worker: u32) -> usize {
     usize::try_from((process * 100 + worker + 1) * 10_000).expect("few processes")
 }
@@ -207,8 +210,8 @@ fn builder(
         Some(grace) => builder.failover_grace(Duration::from_millis(grace)),
         None => builder,
     };
-    // Every other process has no safety poll. With a poll each second, a lost message would delay a waiter too little
-    // for the checker to notice.
+    // Every other process has no safety poll. With a poll each second, a lost message would delay a
+    // waiter too little for the checker to notice.
     if arguments.process.is_multiple_of(2) {
         builder.safety_poll(NO_SAFETY_POLL)
     } else {
@@ -247,8 +250,8 @@ fn counts(clients: &[Client]) -> BTreeMap<String, u64> {
     counts
 }
 
-/// Reads orders from standard input, one per line: `stop`, `freeze-before-write UNTIL`, `block MS`, `hog`. The end of
-/// the input means `stop`.
+/// Reads orders from standard input, one per line: `stop`, `freeze-before-write UNTIL`, `block MS`,
+/// `hog`. The end of the input means `stop`.
 async fn obey(orders: Arc<Orders>) {
     let mut lines = BufReader::new(tokio::io::stdin()).lines();
     while let Ok(Some(line)) = lines.next_line().await {

@@ -72,8 +72,8 @@ impl History {
     }
 }
 
-/// Builds the command that starts a client process, from the URLs, the number of the process and the number of its
-/// seat.
+/// Builds the command that starts a client process, from the URLs, the number of the process and
+/// the number of its seat.
 pub(crate) type Start = Box<dyn Fn(&[String], u32, usize) -> Command + Send>;
 
 pub(crate) struct Clients {
@@ -84,8 +84,8 @@ pub(crate) struct Clients {
     reading: Vec<JoinHandle<Result<(), String>>>,
 }
 
-/// The place of a client process: the running process, and its own connections to the servers. A process that replaces
-/// another one takes over its seat and connections, but gets a new number.
+/// The place of a client process: the running process, and its own connections to the servers. A
+/// process that replaces another one takes over its seat and connections, but gets a new number.
 #[derive(Debug)]
 pub(crate) struct Seat {
     pub(crate) lines: Vec<Line>,

@@ -14,7 +14,8 @@ pub(crate) fn wall() -> u64 {
     nanos(ClockId::CLOCK_REALTIME)
 }
 
-/// The instant at which that clock began. Read again and again until both clocks are read at the same time.
+/// The instant at which that clock began. Read again and again until both clocks are read at the
+/// same time.
 pub(crate) fn zero() -> Instant {
     let read = || {
         let (before, instant, after) = (monotonic(), Instant::now(), monotonic());

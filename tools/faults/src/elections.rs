@@ -1,8 +1,9 @@
-//! Records elections: each change of a master is in the history as its own fault, whether or not an injected fault
-//! caused it.
+//! Records elections: each change of a master is in the history as its own fault, whether or not an
+//! injected fault caused it.
 //!
-//! An election begins when the new master last reported that it was a replica. It ends when no more servers claim to be
-//! master than the deployment has masters. A stopped server does not reply, and counts with its last known role.
+//! An election begins when the new master last reported that it was a replica. It ends when no more
+//! servers claim to be master than the deployment has masters. A stopped server does not reply, and
+//! counts with its last known role.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -97,7 +98,8 @@ fn ask_until(is_over: &AtomicBool, address: SocketAddr, mut report: impl FnMut(R
             // An error such as BUSY. The server keeps its last known role.
             Some(_) => {}
             None if connection.take().is_none() => report(Role::Unreachable),
-            // The connection was closed, perhaps by a fault. Connect again before drawing a conclusion.
+            // The connection was closed, perhaps by a fault. Connect again before drawing a
+            // conclusion.
             None => continue,
         }
         thread::sleep(INTERVAL);
@@ -130,8 +132,8 @@ impl Roles {
         }
     }
 
-    /// Records the role of a server. Returns the beginning and the end of elections that follow from it, with their
-    /// times.
+    /// Records the role of a server. Returns the beginning and the end of elections that follow
+    /// from it, with their times.
     fn update(
         &mut self,
         server: usize,
@@ -187,8 +189,8 @@ mod tests {
     use super::Role::{Master, Replica, Unreachable};
     use super::*;
 
-    /// Reports the roles to a deployment of three servers with one master, at the times 1, 2, 3 and so on. Returns the
-    /// times at which elections begin (true) and end (false).
+    /// Reports the roles to a deployment of three servers with one master, at the times 1, 2, 3 and
+    /// so on. Returns the times at which elections begin (true) and end (false).
     fn elections(reports: &[(usize, Role)]) -> Vec<(u64, bool)> {
         let mut roles = Roles::new(3, 1);
         let address = SocketAddr::from(([127, 0, 0, 1], 1));

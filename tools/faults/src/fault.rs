@@ -1,7 +1,7 @@
 //! The faults: their names, the deployments to which they apply, and the data that they may cost.
 //!
-//! A fault begins, may repeat an action while it is active, and is healed. Several active faults may be healed in any
-//! order.
+//! A fault begins, may repeat an action while it is active, and is healed. Several active faults
+//! may be healed in any order.
 
 mod administration;
 mod clients;
@@ -30,8 +30,8 @@ pub(crate) struct Fault {
     pub(crate) lasts: Range<u64>,
     /// Deployments on which the fault may make servers lose granted locks.
     pub(crate) forgets: &'static [Kind],
-    /// If locks may be lost: whether the server itself loses its data. Otherwise a replica that lags behind replaces
-    /// it.
+    /// If locks may be lost: whether the server itself loses its data. Otherwise a replica that
+    /// lags behind replaces it.
     pub(crate) empties: bool,
     /// What the fault requires from the machine and the user.
     pub(crate) needs: Needs,
@@ -82,7 +82,8 @@ impl Injected {
         self
     }
 
-    /// Limits the fault to locks in these slots, and to the processes of [`of_process`](Self::of_process).
+    /// Limits the fault to locks in these slots, and to the processes of
+    /// [`of_process`](Self::of_process).
     fn of_slots(mut self, slots: Vec<(u16, u16)>) -> Self {
         self.scope.slots = slots;
         self
@@ -122,7 +123,8 @@ pub(crate) fn named(name: &str) -> Option<&'static Fault> {
 }
 
 impl Fault {
-    /// A fault with the usual properties: it applies everywhere, requires nothing, and loses no locks.
+    /// A fault with the usual properties: it applies everywhere, requires nothing, and loses no
+    /// locks.
     const fn lasting(lasts: Range<u64>, begin: Begin) -> Self {
         let (on, forgets, needs) = (EVERYWHERE, NOWHERE, Needs::Nothing);
         Fault {
@@ -173,8 +175,8 @@ impl Fault {
         roles::FAULTS.iter().any(|fault| fault.name == self.name)
     }
 
-    /// Whether servers may lose granted locks. This matters for five independent servers too, because a lock may be
-    /// held on a bare majority of them.
+    /// Whether servers may lose granted locks. This matters for five independent servers too,
+    /// because a lock may be held on a bare majority of them.
     pub(crate) fn forgets_on(&self, kind: Kind) -> bool {
         self.forgets.contains(&kind)
     }

@@ -64,25 +64,28 @@ pub(crate) enum What {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         renewed_ms: Option<u64>,
     },
-    /// The worker has got the lock. `until` is the time of the monotonic clock until which the lock is certainly held,
-    /// if the library knows it.
+    /// The worker has got the lock. `until` is the time of the monotonic clock until which the lock
+    /// is certainly held, if the library knows it.
     Granted {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         until: Option<u64>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         token: Option<i64>,
-        /// The hold on the wire, by which its calls are found among the steps of the protocol. Of leasehold only.
+        /// The hold on the wire, by which its calls are found among the steps of the protocol. Of
+        /// leasehold only.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         field: Option<String>,
     },
-    /// The worker did not get the lock. `timeout` is true if the wait ended because another holder kept the lock.
+    /// The worker did not get the lock. `timeout` is true if the wait ended because another holder
+    /// kept the lock.
     Refused { error: String, timeout: bool },
     /// The worker has checked the hold, and the library reports that the lock is held.
     Held {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         until: Option<u64>,
     },
-    /// The worker has checked the hold, and the library reports that the lock is lost or may be lost.
+    /// The worker has checked the hold, and the library reports that the lock is lost or may be
+    /// lost.
     Doubted,
     /// The resource has answered a write. The worker sends it right after `Held` or `Granted`.
     Wrote { accepted: bool },
@@ -116,7 +119,8 @@ pub(crate) enum What {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         error: Option<String>,
     },
-    /// A fault begins or ends (process 0). `detail` describes what was done, and to which process or server.
+    /// A fault begins or ends (process 0). `detail` describes what was done, and to which process
+    /// or server.
     Fault {
         fault: String,
         on: bool,
@@ -126,8 +130,8 @@ pub(crate) enum What {
     },
 }
 
-/// What a fault can have affected. If both lists are empty: everything. Otherwise: all locks of these processes, and
-/// the locks in these slots for all processes.
+/// What a fault can have affected. If both lists are empty: everything. Otherwise: all locks of
+/// these processes, and the locks in these slots for all processes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Scope {

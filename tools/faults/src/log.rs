@@ -1,4 +1,5 @@
-//! Writes the events of a client process to standard output, where the program that started it reads them.
+//! Writes the events of a client process to standard output, where the program that started it
+//! reads them.
 
 use std::io::Write as _;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,8 +9,8 @@ use leasehold_specification::trace::Entry;
 use crate::clock;
 use crate::history::{self, Event, Line, What};
 
-/// Writes each event immediately, without a buffer. So no event is lost when the process is killed, and the history
-/// shows what the process had asked for.
+/// Writes each event immediately, without a buffer. So no event is lost when the process is killed,
+/// and the history shows what the process had asked for.
 #[derive(Clone, Debug)]
 pub(crate) struct Log {
     process: u32,

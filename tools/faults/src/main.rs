@@ -1,7 +1,7 @@
 //! The published fault run: locks under faults, with several processes, a history, and a checker.
 //!
-//! `cargo run --release -p leasehold-faults -- --help` lists the commands. The published results are in
-//! `docs/dev/faults/README.md`.
+//! `cargo run --release -p leasehold-faults -- --help` lists the commands. The published results
+//! are in `docs/dev/faults/README.md`.
 #![expect(
     clippy::print_stdout,
     clippy::print_stderr,

@@ -1,6 +1,8 @@
-//! Runs every fault on every deployment. Several runs go on at the same time, each in its own process.
+//! Runs every fault on every deployment. Several runs go on at the same time, each in its own
+//! process.
 //!
-//! A cell whose fault met no holder proves nothing about losses. Its workload is run again with another seed.
+//! A cell whose fault met no holder proves nothing about losses. Its workload is run again with
+//! another seed.
 
 use std::collections::VecDeque;
 use std::fs;
@@ -29,7 +31,8 @@ pub(crate) struct MatrixArguments {
     /// The deployments to run on. Default: all.
     #[arg(long, value_enum, value_delimiter = ',')]
     deployment: Vec<Kind>,
-    /// The faults to inject; `mixed` and `none` are possible as well. Default: all faults that apply.
+    /// The faults to inject; `mixed` and `none` are possible as well. Default: all faults that
+    /// apply.
     #[arg(long, value_delimiter = ',')]
     fault: Vec<String>,
     /// The libraries to test; `all` is leasehold and its peers.
@@ -44,7 +47,8 @@ pub(crate) struct MatrixArguments {
     /// Number of seeds, counted up from the first one. Each run is repeated with every seed.
     #[arg(long, default_value_t = 1)]
     seeds: u64,
-    /// Server programs: the first seed runs on the first one, and so on, in turn. Default: the server of the tests.
+    /// Server programs: the first seed runs on the first one, and so on, in turn. Default: the
+    /// server of the tests.
     #[arg(long, value_delimiter = ',')]
     server: Vec<String>,
     /// Run only this many of all these runs. The seed chooses them.

@@ -1,8 +1,9 @@
-//! Locks and releases very many names once each, under mild faults, and checks that nothing is left of them.
+//! Locks and releases very many names once each, under mild faults, and checks that nothing is left
+//! of them.
 //!
-//! The load runs in its own process ([`load`]). This process starts the server and the proxy between the two, and
-//! injects the faults ([`faults`]). It inspects the data that the server keeps ([`traces`]) and lists what is wrong
-//! ([`verdict`]).
+//! The load runs in its own process ([`load`]). This process starts the server and the proxy
+//! between the two, and injects the faults ([`faults`]). It inspects the data that the server keeps
+//! ([`traces`]) and lists what is wrong ([`verdict`]).
 #![expect(
     clippy::disallowed_methods,
     reason = "this process blocks threads, in real time"
@@ -41,7 +42,8 @@ const SILENCE: Duration = Duration::from_secs(120);
 pub(crate) struct Options {
     #[command(flatten)]
     size: Size,
-    /// Mean time from the end of one fault to the next; the actual time is between half and twice as much
+    /// Mean time from the end of one fault to the next; the actual time is between half and twice
+    /// as much
     #[arg(long, default_value_t = 300)]
     calm_ms: u64,
     /// Seed of the faults and of the load. Default: random, and printed

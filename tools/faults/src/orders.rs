@@ -41,8 +41,9 @@ impl FromStr for Span {
 #[derive(Debug, Default)]
 pub(crate) struct Orders {
     pub(crate) stop: AtomicBool,
-    /// Until this time of the monotonic clock, the first worker that has checked its guard and is about to write stops
-    /// the process. The worker writes when the process continues. Zero if there is no such order.
+    /// Until this time of the monotonic clock, the first worker that has checked its guard and is
+    /// about to write stops the process. The worker writes when the process continues. Zero if
+    /// there is no such order.
     pub(crate) freeze_before_write: AtomicU64,
 }
 

@@ -1,7 +1,8 @@
-//! Other lock libraries that take part in the same runs: what they promise, and how their clients are started.
+//! Other lock libraries that take part in the same runs: what they promise, and how their clients
+//! are started.
 //!
-//! Each library has a driver in `tools/faults/peers`: a client process with the same command line, history and orders
-//! as our own client. The driver uses the library as its documentation says.
+//! Each library has a driver in `tools/faults/peers`: a client process with the same command line,
+//! history and orders as our own client. The driver uses the library as its documentation says.
 
 mod build;
 mod redis_py;
@@ -41,7 +42,8 @@ pub(crate) struct Peer {
     pub(crate) tells_losses: bool,
     pub(crate) settings: &'static [&'static str],
     pub(crate) promises: &'static [Promise],
-    /// The key of the lock in Redis. `{name}` stands for its name in the history, and `*` for a number.
+    /// The key of the lock in Redis. `{name}` stands for its name in the history, and `*` for a
+    /// number.
     pub(crate) key: &'static str,
     driver: Driver,
 }

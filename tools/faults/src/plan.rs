@@ -1,4 +1,5 @@
-//! Plans what a worker does with its next hold. Most holds are short, and some last for several leases.
+//! Plans what a worker does with its next hold. Most holds are short, and some last for several
+//! leases.
 
 use std::time::Duration;
 
@@ -9,13 +10,14 @@ use crate::history::Doing;
 use crate::orders::Span;
 use crate::workload::Target;
 
-/// One of this many quick holds ends after one step. A client passes a hold on to its own waiters only if the hold has
-/// lasted a few milliseconds at most, and such short holds exercise that.
+/// One of this many quick holds ends after one step. A client passes a hold on to its own waiters
+/// only if the hold has lasted a few milliseconds at most, and such short holds exercise that.
 const BRIEF_ONE_OF: u8 = 4;
 /// One of this many quick acquisitions is dropped if it takes longer than a few milliseconds.
 const DROPPED_ONE_OF: u8 = 6;
 const DROPPED_WITHIN: Duration = Duration::from_millis(3);
-/// A quick worker asks for a long-held name once in this many times, so that long holds have contention.
+/// A quick worker asks for a long-held name once in this many times, so that long holds have
+/// contention.
 const LONG_NAME_ONE_OF: u8 = 8;
 /// One of this many quick holds is re-entered.
 const REENTERED_ONE_OF: u8 = 4;
@@ -47,7 +49,8 @@ pub(crate) struct Times {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plan {
     pub(crate) wait: Duration,
-    /// The future of the acquisition is dropped after this time, as callers with their own timeout do.
+    /// The future of the acquisition is dropped after this time, as callers with their own timeout
+    /// do.
     pub(crate) patience: Duration,
     pub(crate) lease: Lease,
     pub(crate) stay: Duration,
@@ -111,7 +114,8 @@ impl Times {
         }
     }
 
-    /// A lease that blocks other clients long enough for the checker to notice if its release is forgotten.
+    /// A lease that blocks other clients long enough for the checker to notice if its release is
+    /// forgotten.
     fn large(&self) -> Lease {
         Lease::RenewedFor(self.lease * LARGE)
     }

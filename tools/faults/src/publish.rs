@@ -1,4 +1,5 @@
-//! Writes the report from the results of `tools/faults/publish`: the runs, many names, bad input, deliberate bugs.
+//! Writes the report from the results of `tools/faults/publish`: the runs, many names, bad input,
+//! deliberate bugs.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -68,8 +69,8 @@ impl PublishArguments {
         let to_text = |error: std::io::Error| error.to_string();
         let json = report.to_json().map_err(|error| error.to_string())?;
         fs::write(self.runs.join("results.json"), json).map_err(to_text)?;
-        // A cell of this library may be in the matrix and, with the same seed, in the comparison. The two cells are
-        // equal but have different timelines, so their addresses are compared.
+        // A cell of this library may be in the matrix and, with the same seed, in the comparison.
+        // The two cells are equal but have different timelines, so their addresses are compared.
         let timeline = |cell: &Cell| {
             if report.matrix.iter().any(|one| std::ptr::eq(one, cell)) {
                 matrix.timeline(cell)
@@ -131,7 +132,8 @@ fn output(program: &str, arguments: &[&str]) -> Result<String, String> {
     Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
-/// The state of the repository. Changes to the report itself do not count, so that it can be written more than once.
+/// The state of the repository. Changes to the report itself do not count, so that it can be
+/// written more than once.
 fn repository(report: &Path) -> Result<Repository, String> {
     let exclude_report = format!(":(exclude){}", report.display());
     let mut status = vec!["status", "--porcelain", "--", "."];
@@ -144,7 +146,8 @@ fn repository(report: &Path) -> Result<Repository, String> {
     })
 }
 
-/// Reads `parts.tsv`. It has a line for each command: name, begin, end, exit code and command, separated by tabs.
+/// Reads `parts.tsv`. It has a line for each command: name, begin, end, exit code and command,
+/// separated by tabs.
 fn parts(file: &Path) -> Result<Vec<Part>, String> {
     let Ok(text) = fs::read_to_string(file) else {
         return Ok(Vec::new());

@@ -1,8 +1,9 @@
-//! The published report: Markdown pages, a plot for each deployment, and a few timelines as examples.
+//! The published report: Markdown pages, a plot for each deployment, and a few timelines as
+//! examples.
 //!
-//! Every run draws a timeline for each of its cells (`timeline::draw`). The report copies the timelines that its
-//! lessons select, and generates everything else from the cells and the facts. The results of all cells are too large
-//! for the repository, so they go to a separate file.
+//! Every run draws a timeline for each of its cells (`timeline::draw`). The report copies the
+//! timelines that its lessons select, and generates everything else from the cells and the facts.
+//! The results of all cells are too large for the repository, so they go to a separate file.
 
 pub(crate) mod facts;
 mod lessons;
@@ -45,7 +46,8 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    /// Writes the pages and pictures to the folder. `timeline` returns the file with the timeline of a cell.
+    /// Writes the pages and pictures to the folder. `timeline` returns the file with the timeline
+    /// of a cell.
     pub(crate) fn write(
         &self,
         timeline: impl Fn(&Cell) -> Option<PathBuf>,
@@ -138,7 +140,8 @@ fn is_peer(cell: &Cell) -> bool {
     cell.library != OURS
 }
 
-/// Turns a name into a file name. Characters that are special in a file system, a link or a page are replaced.
+/// Turns a name into a file name. Characters that are special in a file system, a link or a page
+/// are replaced.
 fn file_name(name: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.');
     let name: String = name

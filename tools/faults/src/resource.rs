@@ -1,7 +1,8 @@
 //! The resource that the locks protect. It does not use Redis.
 //!
-//! A write is a line `W NAME TOKEN WORK`. The answer is `ok` or `refused`. A write is refused if its token is lower
-//! than the highest token seen for the name, or if other work used the same token. A token of `-` is not checked.
+//! A write is a line `W NAME TOKEN WORK`. The answer is `ok` or `refused`. A write is refused if
+//! its token is lower than the highest token seen for the name, or if other work used the same
+//! token. A token of `-` is not checked.
 
 use std::collections::HashMap;
 use std::io::{self, BufRead as _, BufReader, Write as _};

@@ -32,7 +32,8 @@ pub(crate) struct Cell {
     pub(crate) met: Met,
     pub(crate) losses: Losses,
     pub(crate) overlaps: Overlaps,
-    /// The share of the held time in which a fault would have excused a second holder, in thousandths.
+    /// The share of the held time in which a fault would have excused a second holder, in
+    /// thousandths.
     pub(crate) excusable_permille: u64,
     /// Writes that the protected resource refused because of an old fencing token.
     pub(crate) refused_writes: u64,
@@ -111,8 +112,8 @@ pub(crate) struct Losses {
     pub(crate) with_cause: u64,
     /// No event of the history explains the loss. Each one is a violation.
     pub(crate) without_cause: u64,
-    /// The longest time from another client's grant until the previous holder noticed. A holder that learns of the
-    /// loss from its own release does not count.
+    /// The longest time from another client's grant until the previous holder noticed. A holder
+    /// that learns of the loss from its own release does not count.
     pub(crate) longest_notice_ms: u64,
     /// How often a holder reported `Held` after another client had been granted the lock.
     pub(crate) reported_held: u64,
@@ -123,7 +124,8 @@ pub(crate) struct Losses {
 /// Two holds of one lock at the same time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Overlaps {
-    /// Both had been told that they hold the lock, and no event excuses it. Each one is a violation.
+    /// Both had been told that they hold the lock, and no event excuses it. Each one is a
+    /// violation.
     pub(crate) valid: u64,
     /// Both had been told that they hold the lock, and the deployment's guarantee permits it.
     pub(crate) excused: u64,
@@ -140,7 +142,8 @@ impl Cell {
         self.violations.is_empty()
     }
 
-    /// True unless there were injections and none of them met a holder: without a holder, no lock can be lost.
+    /// True unless there were injections and none of them met a holder: without a holder, no lock
+    /// can be lost.
     pub(crate) fn is_a_result(&self) -> bool {
         self.met.injections == 0 || self.met.holders > 0
     }

@@ -1,4 +1,5 @@
-//! One run: starts a deployment and clients, injects faults on a schedule, and collects the history.
+//! One run: starts a deployment and clients, injects faults on a schedule, and collects the
+//! history.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -30,10 +31,12 @@ pub(crate) const SECONDS: u64 = 30;
 const CLIENTS: usize = 3;
 /// How often the repeated action of an active fault is performed.
 const INTERVAL: Duration = Duration::from_millis(100);
-/// How long a client may take to end after `stop`. Clients of other libraries may keep retrying for a minute.
+/// How long a client may take to end after `stop`. Clients of other libraries may keep retrying for
+/// a minute.
 const STOP_LIMIT: Duration = Duration::from_secs(30);
 const STOP_LIMIT_OF_PEERS: Duration = Duration::from_secs(90);
-/// How much more memory a process may use at the end than one second after its start. Connections need buffers.
+/// How much more memory a process may use at the end than one second after its start. Connections
+/// need buffers.
 const GROWTH_KIB: u64 = 8 * 1024;
 /// The same for file descriptors and for threads. Connections may be in the middle of a reconnect.
 const GROWTH: u64 = 24;
@@ -50,7 +53,8 @@ pub(crate) struct RunArguments {
     /// Workloads, separated by commas. Default: all that apply.
     #[arg(long, value_delimiter = ',')]
     pub(crate) workload: Vec<Workload>,
-    /// The fault to inject. `mixed` injects all faults in random order, some at the same time; `none` injects nothing.
+    /// The fault to inject. `mixed` injects all faults in random order, some at the same time;
+    /// `none` injects nothing.
     #[arg(long, default_value = "none")]
     pub(crate) fault: String,
     #[arg(long, value_enum, default_value = "single")]
@@ -338,8 +342,8 @@ impl Schedule<'_> {
     /// Injects one fault again and again.
     fn one_by_one(&mut self, world: &mut World, fault: &'static Fault) {
         let longest = self.lease * u32::try_from(fault.lasts.end).expect("few") / 100;
-        // The last fault must be over early enough that clients can recover. In the calm time after that, a waiter
-        // that waits for a free lock becomes visible.
+        // The last fault must be over early enough that clients can recover. In the calm time after
+        // that, a waiter that waits for a free lock becomes visible.
         let rest = if fault.replaces() {
             AFTER_ROLES
         } else {
@@ -433,8 +437,8 @@ impl Schedule<'_> {
         let what = event(fault, &injected, Edge::End);
         (injected.heal)(world);
         self.history.record(what);
-        // Wait only after a fault of servers. After any other fault, a fault of servers may still be active and keep
-        // the servers from agreeing.
+        // Wait only after a fault of servers. After any other fault, a fault of servers may still
+        // be active and keep the servers from agreeing.
         if fault.is_of_servers() {
             world.settle();
         }
@@ -464,16 +468,16 @@ fn sleep_until(then: Instant) {
 
 /// Whether two faults may be active at the same time.
 ///
-/// Faults that change masters or silence servers must not overlap. Neither may two faults of the network: when the
-/// first one ends, it would deliver replies that follow replies which the second one has lost. No real network does
-/// that.
+/// Faults that change masters or silence servers must not overlap. Neither may two faults of the
+/// network: when the first one ends, it would deliver replies that follow replies which the second
+/// one has lost. No real network does that.
 fn can_overlap(one: &Fault, other: &Fault) -> bool {
     let both = |is_of: fn(&Fault) -> bool| is_of(one) && is_of(other);
     one.name != other.name && !both(Fault::is_of_servers) && !both(Fault::is_of_lines)
 }
 
-/// Keys of locks that remain after every lease has expired, including the leases of dead clients. Keys that are
-/// documented to stay do not count.
+/// Keys of locks that remain after every lease has expired, including the leases of dead clients.
+/// Keys that are documented to stay do not count.
 fn keys_left(world: &World, arguments: &RunArguments) -> Vec<String> {
     let deadline = Instant::now() + (LARGE + 1) * arguments.lease();
     loop {
@@ -486,8 +490,8 @@ fn keys_left(world: &World, arguments: &RunArguments) -> Vec<String> {
     }
 }
 
-/// Compares the first and the last sample of each process. Returns a sentence for each process that uses more memory,
-/// descriptors or threads at the end than allowed.
+/// Compares the first and the last sample of each process. Returns a sentence for each process that
+/// uses more memory, descriptors or threads at the end than allowed.
 fn resource_growth(history: &[Event]) -> Vec<String> {
     let mut samples: BTreeMap<u32, Vec<[u64; 3]>> = BTreeMap::new();
     let mut ended = BTreeSet::new();

@@ -1,4 +1,5 @@
-//! Detects times in which the machine did not schedule a process. Delays at such times are not faults of a library.
+//! Detects times in which the machine did not schedule a process. Delays at such times are not
+//! faults of a library.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -11,7 +12,8 @@ const EVERY: Duration = Duration::from_millis(50);
 /// Shorter delays are not recorded.
 const LATE: Duration = Duration::from_millis(100);
 
-/// Measures delays until it is dropped. It uses its own thread, so that a blocked runtime does not count as a stall.
+/// Measures delays until it is dropped. It uses its own thread, so that a blocked runtime does not
+/// count as a stall.
 #[derive(Debug)]
 pub(crate) struct Stalls {
     is_over: Arc<AtomicBool>,

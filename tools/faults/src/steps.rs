@@ -7,8 +7,8 @@ use leasehold_specification::trace::{Entry, Said, Verdict, judge};
 use crate::check::Forgetting;
 use crate::result::Cell;
 
-/// By how much the clocks of a server and a client may differ within a lease, in milliseconds: readings of whole
-/// milliseconds, and a server that reads its clock before it reads the command.
+/// By how much the clocks of a server and a client may differ within a lease, in milliseconds:
+/// readings of whole milliseconds, and a server that reads its clock before it reads the command.
 const NOISE: u32 = 5;
 /// So many wrong steps are told; more show nothing new.
 const TOLD: usize = 3;

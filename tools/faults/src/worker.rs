@@ -84,8 +84,8 @@ impl Worker {
 
     async fn section(&self, target: &Target, hold: Hold, work: &str, plan: Plan) -> io::Result<()> {
         let token = hold.token();
-        // Read the clock before the deadline. Otherwise, a deadline that passes in between would make the grant look
-        // late.
+        // Read the clock before the deadline. Otherwise, a deadline that passes in between would
+        // make the grant look late.
         let (at, until) = (clock::monotonic(), until(hold.guard()));
         // The hold may have been lost already since it was granted.
         let is_held = hold.guard().state() == HoldState::Held;
@@ -167,8 +167,9 @@ impl Worker {
     fn is_held(&self, target: &Target, guard: &LockGuard) -> bool {
         let (before, until, state) = (clock::monotonic(), until(guard), guard.state());
         let is_held = state == HoldState::Held;
-        // The thread may stand still between reading the clock and looking at the guard. What is held now was held at the
-        // earlier time. What is lost may have been lost in between, so the clock is read again.
+        // The thread may stand still between reading the clock and looking at the guard. What is
+        // held now was held at the earlier time. What is lost may have been lost in between, so the
+        // clock is read again.
         let (at, what) = if is_held {
             (before, What::Held { until: Some(until) })
         } else {
@@ -199,8 +200,8 @@ impl Worker {
     }
 }
 
-/// The guard's deadline on the clock of the history, even if it has passed. The result is never later than the real
-/// deadline, because the clock is read first.
+/// The guard's deadline on the clock of the history, even if it has passed. The result is never
+/// later than the real deadline, because the clock is read first.
 fn until(guard: &LockGuard) -> u64 {
     let (now, instant, deadline) = (clock::monotonic(), Instant::now(), guard.deadline());
     let nanos = |span: Duration| u64::try_from(span.as_nanos()).unwrap_or(u64::MAX / 2);

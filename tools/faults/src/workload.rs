@@ -141,8 +141,8 @@ impl Workload {
         }
     }
 
-    /// Whether the key may stay although no client holds a lock. Counters stay. The saved replies to calls that must
-    /// not run twice stay for half a minute.
+    /// Whether the key may stay although no client holds a lock. Counters stay. The saved replies
+    /// to calls that must not run twice stay for half a minute.
     pub(crate) fn keeps(self, key: &str) -> bool {
         match self {
             Workload::Semaphore | Workload::Permits if key.starts_with("leasehold_reply:") => true,

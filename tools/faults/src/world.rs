@@ -10,7 +10,8 @@ use crate::clients::Clients;
 
 /// A server that is silent for this long may be replaced by a failover.
 const SUSPECTED_AFTER: Duration = Duration::from_secs(1);
-/// The same if no fault of the run silences servers. It is long, so that a busy machine causes no failover.
+/// The same if no fault of the run silences servers. It is long, so that a busy machine causes no
+/// failover.
 const PATIENT: Duration = Duration::from_secs(60);
 const FAILOVER_TIMEOUT: Duration = Duration::from_secs(3);
 
@@ -75,7 +76,8 @@ pub(crate) fn start(kind: Kind, setting: &Setting) -> Vec<Deployment> {
     };
     match kind {
         Kind::Single => vec![server(&environment)],
-        // Only a minority of the servers gets the environment, so that clock faults never affect a majority.
+        // Only a minority of the servers gets the environment, so that clock faults never affect a
+        // majority.
         Kind::Five => (0..5)
             .map(|one| server(if one < 2 { &environment } else { &[] }))
             .collect(),
@@ -141,7 +143,8 @@ impl World {
         masters
     }
 
-    /// The slots of these servers. Empty without a cluster, or if the slots of a server are unknown.
+    /// The slots of these servers. Empty without a cluster, or if the slots of a server are
+    /// unknown.
     pub(crate) fn slots_of(&self, nodes: &[Node]) -> Vec<(u16, u16)> {
         if self.kind != Kind::Cluster {
             return Vec::new();
@@ -221,7 +224,8 @@ impl World {
     }
 }
 
-/// Whether a key has nothing but permits whose leases have ended. They come back with the next call.
+/// Whether a key has nothing but permits whose leases have ended. They come back with the next
+/// call.
 fn only_expired_permits(server: &Server, key: &str) -> bool {
     if !key.starts_with("{permits:") || !key.ends_with(":timeout") {
         return false;

@@ -1,4 +1,5 @@
-//! A short form of the published fault run. It differs from the published run only in the number of runs.
+//! A short form of the published fault run. It differs from the published run only in the number of
+//! runs.
 //!
 //! | variable | default | what |
 //! | --- | --- | --- |
@@ -58,7 +59,8 @@ fn some_runs_of_the_matrix_have_no_violations() {
     std::fs::remove_dir_all(&out).expect("the folder exists");
 }
 
-/// A seed from the first digits of the commit. Each commit has its own runs, and always the same ones.
+/// A seed from the first digits of the commit. Each commit has its own runs, and always the same
+/// ones.
 fn seed_of_the_commit() -> usize {
     let commit = command("git").args(["rev-parse", "HEAD"]).output();
     let commit = commit.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());

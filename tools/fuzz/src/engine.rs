@@ -1,7 +1,7 @@
 //! Runs inputs one after the other, and aborts if an input does not end.
 //!
-//! Target, seed, number and corpus determine an input. It consists of random bytes, or is an entry of the corpus with
-//! some changes.
+//! Target, seed, number and corpus determine an input. It consists of random bytes, or is an entry
+//! of the corpus with some changes.
 
 use std::fs;
 use std::io;

@@ -255,8 +255,8 @@ impl Junk {
     }
 }
 
-/// Replaces one number of `answer`: the one at `place` among all its numbers. If the number is within a text, the
-/// length of that text is corrected.
+/// Replaces one number of `answer`: the one at `place` among all its numbers. If the number is
+/// within a text, the length of that text is corrected.
 fn with_number(answer: &[u8], place: usize, number: &str) -> Vec<u8> {
     let is_number = |at: usize| answer[at].is_ascii_digit();
     let starts: Vec<usize> = (0..answer.len())

@@ -1,7 +1,9 @@
-//! Fuzzing of leasehold. Whatever callers pass and servers send, each call must return a value or a documented error.
+//! Fuzzing of leasehold. Whatever callers pass and servers send, each call must return a value or a
+//! documented error.
 //!
-//! An input is a sequence of bytes. A [`Target`] derives choices from the bytes, acts on them, and panics if leasehold
-//! breaks a promise. [`judge`] runs one input and returns how it ended. [`Plan`] makes inputs from a seed.
+//! An input is a sequence of bytes. A [`Target`] derives choices from the bytes, acts on them, and
+//! panics if leasehold breaks a promise. [`judge`] runs one input and returns how it ended.
+//! [`Plan`] makes inputs from a seed.
 
 mod choices;
 mod engine;

@@ -1,6 +1,8 @@
-//! A server in memory. It replies like a real one, except for the wrong replies that it is told to send.
+//! A server in memory. It replies like a real one, except for the wrong replies that it is told to
+//! send.
 //!
-//! Scripts run on an embedded engine. All other replies were recorded from Redis 7.0 and Valkey 9.1 (`recorded/`).
+//! Scripts run on an embedded engine. All other replies were recorded from Redis 7.0 and Valkey 9.1
+//! (`recorded/`).
 
 use std::collections::VecDeque;
 use std::io;

@@ -23,7 +23,8 @@ pub enum Verdict {
     Hung(String),
 }
 
-/// The panics of all threads since the present input began. Kept here because tokio swallows the panics of tasks.
+/// The panics of all threads since the present input began. Kept here because tokio swallows the
+/// panics of tasks.
 static PANICS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 fn panics() -> MutexGuard<'static, Vec<String>> {

@@ -1,5 +1,5 @@
-//! The memory that a reply may take before it is refused. An announced length alone takes none, and the bytes that
-//! arrive are bounded.
+//! The memory that a reply may take before it is refused. An announced length alone takes none, and
+//! the bytes that arrive are bounded.
 
 use std::io;
 use std::time::Duration;
@@ -13,8 +13,8 @@ const MIB: u64 = 1 << 20;
 /// The greatest accepted reply, in encoded bytes.
 const REPLY: u64 = 64 * MIB;
 
-/// The most that was allocated at once while a server began its first reply with `head` and went on with `more`,
-/// again and again, until `length` bytes were sent.
+/// The most that was allocated at once while a server began its first reply with `head` and went on
+/// with `more`, again and again, until `length` bytes were sent.
 fn peak(head: &'static str, more: &'static str, length: u64) -> u64 {
     let runtime = Builder::new_current_thread()
         .enable_time()

@@ -8,7 +8,8 @@ pub(crate) fn some<'a>(patches: &'a [Patch], number: usize, commit: &str) -> Vec
         .iter()
         .map(|patch| (rank(commit, &patch.name), patch))
         .collect();
-    // Rank each patch by the hash of the commit and its name, so that a new patch does not change the ranks of others.
+    // Rank each patch by the hash of the commit and its name, so that a new patch does not change
+    // the ranks of others.
     all.sort_by_key(|(rank, _)| *rank);
     all.truncate(number);
     let mut chosen: Vec<_> = all.into_iter().map(|(_, patch)| patch).collect();
@@ -16,7 +17,8 @@ pub(crate) fn some<'a>(patches: &'a [Patch], number: usize, commit: &str) -> Vec
     chosen
 }
 
-/// The FNV-1a hash of both, mixed further so that names which differ in the last letter get very different ranks.
+/// The FNV-1a hash of both, mixed further so that names which differ in the last letter get very
+/// different ranks.
 fn rank(commit: &str, name: &str) -> u64 {
     let bytes = commit.bytes().chain([0]).chain(name.bytes());
     let hash = bytes.fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {

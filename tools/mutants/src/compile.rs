@@ -1,4 +1,5 @@
-//! Checks that the library compiles with each fault. Faults are applied many at once, because a build takes seconds.
+//! Checks that the library compiles with each fault. Faults are applied many at once, because a
+//! build takes seconds.
 
 use std::path::Path;
 

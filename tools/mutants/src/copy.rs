@@ -16,8 +16,8 @@ pub(crate) struct Copy {
 }
 
 impl Copy {
-    /// Copies the present files, committed or not. Unchanged files keep their times, so that cargo does not
-    /// build them again.
+    /// Copies the present files, committed or not. Unchanged files keep their times, so that cargo
+    /// does not build them again.
     pub(crate) fn make(root: &Path) -> Result<Self> {
         let place = root.join("target/mutants");
         let copy = Copy {
@@ -81,8 +81,8 @@ impl Copy {
             .try_for_each(|file| self.renew(Path::new(file)))
     }
 
-    /// Reuses dependencies that were built for the repository itself. Builds of this crate are never taken
-    /// from there, and never written there.
+    /// Reuses dependencies that were built for the repository itself. Builds of this crate are
+    /// never taken from there, and never written there.
     pub(crate) fn seed(&self, target: &Path, from: &str) -> Result<()> {
         let built = std::env::var_os("CARGO_TARGET_DIR");
         let built = built.map_or_else(|| self.root.join("target"), PathBuf::from);
@@ -105,7 +105,8 @@ impl Copy {
         Ok(())
     }
 
-    /// The names under which tests and examples are built. Names of packages begin with `leasehold`.
+    /// The names under which tests and examples are built. Names of packages begin with
+    /// `leasehold`.
     fn programs(&self) -> Result<HashSet<String>> {
         let mut names = HashSet::from(["bench", "fault_run", "short", "limits"].map(String::from));
         for folder in ["tests", "examples"] {

@@ -1,4 +1,5 @@
-//! Tests that the published fault run detects faults. It must report a violation with the fault, and none without it.
+//! Tests that the published fault run detects faults. It must report a violation with the fault,
+//! and none without it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -130,7 +131,8 @@ fn tried<'a>(
     }
 }
 
-/// Performs the runs in turn until one detects the fault. Returns the arguments and the verdict of the last one.
+/// Performs the runs in turn until one detects the fault. Returns the arguments and the verdict of
+/// the last one.
 fn first_to_find(copy: &Copy, program: &Path, name: &str, run: &FaultRun) -> (String, Verdict) {
     let mut last = (String::new(), Verdict::Missed);
     for arguments in &run.runs {
@@ -154,8 +156,8 @@ fn judged(run: &FaultRun, outcome: Result<Outcome>) -> Verdict {
     }
 }
 
-/// Performs each run without the fault, several at once. Returns the arguments of those that do not pass, and
-/// the reasons. With a fault, such a run would show nothing.
+/// Performs each run without the fault, several at once. Returns the arguments of those that do not
+/// pass, and the reasons. With a fault, such a run would show nothing.
 fn without_faults(
     copy: &Copy,
     runs: &[(&Patch, &FaultRun)],
@@ -180,8 +182,8 @@ fn without_faults(
     Ok(unfit.into_iter().flatten().collect())
 }
 
-/// Does the work for each item, several at once, and returns the results in any order. Takes the next item from the
-/// iterator while others are in work.
+/// Does the work for each item, several at once, and returns the results in any order. Takes the
+/// next item from the iterator while others are in work.
 fn in_parallel<T, R: Send>(
     all: impl IntoIterator<Item = T, IntoIter: Send>,
     work: impl Fn(T) -> R + Sync,

@@ -1,8 +1,10 @@
-//! Applies deliberate faults to a copy of this repository, one at a time, and checks that a test fails.
+//! Applies deliberate faults to a copy of this repository, one at a time, and checks that a test
+//! fails.
 //!
-//! Each fault is a patch in `tools/mutants`. Its head describes the fault and names the test that must fail
-//! (`patch.rs`). The copy is `target/mutants/tree`. Its builds stay in `target/mutants/build`, so that each
-//! fault costs one build of this crate. `target/mutants/*.log` contains the output of the tests.
+//! Each fault is a patch in `tools/mutants`. Its head describes the fault and names the test that
+//! must fail (`patch.rs`). The copy is `target/mutants/tree`. Its builds stay in
+//! `target/mutants/build`, so that each fault costs one build of this crate. `target/mutants/*.log`
+//! contains the output of the tests.
 //!
 //! ```sh
 //! cargo run -p leasehold-mutants -- check       # every patch applies, has its test, and is in the table
@@ -102,7 +104,8 @@ fn some<'a>(root: &Path, patches: &'a [Patch], number: &str) -> Result<Vec<&'a P
     Ok(choose::some(patches, number, commit.trim()))
 }
 
-/// The faults in files that have changed since a revision. Their tests may have become blind to them.
+/// The faults in files that have changed since a revision. Their tests may have become blind to
+/// them.
 fn changed<'a>(root: &Path, patches: &'a [Patch], revision: &str) -> Result<Vec<&'a Patch>> {
     let names = git(root, &["diff", "--name-only", revision, "--"])?;
     let names: Vec<&str> = names.lines().collect();

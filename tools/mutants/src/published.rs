@@ -7,8 +7,8 @@ use crate::Result;
 use crate::words::is_written;
 
 const SOURCES: &str = "tools/faults/src";
-/// The arguments that must be given, and the only ones. A run with other arguments would show nothing about the
-/// published ones.
+/// The arguments that must be given, and the only ones. A run with other arguments would show
+/// nothing about the published ones.
 const NEEDED: [&str; 3] = ["--fault", "--deployment", "--seed"];
 const DEPLOYMENTS: [&str; 4] = ["single", "sentinel", "cluster", "five"];
 
@@ -23,7 +23,8 @@ pub(crate) struct FaultRun {
     pub(crate) class: String,
     /// The arguments of one run, or of several. They are tried in turn until one detects the fault.
     pub(crate) runs: Vec<Arguments>,
-    /// A part of the text of each violation that is a consequence of the fault. Other violations do not count.
+    /// A part of the text of each violation that is a consequence of the fault. Other violations do
+    /// not count.
     pub(crate) shows: Vec<String>,
 }
 

@@ -97,7 +97,8 @@ impl Copy {
         Ok(target.join("debug/leasehold-faults"))
     }
 
-    /// Runs cargo and returns its output. If a compilation fails, the error is the first one of the compiler.
+    /// Runs cargo and returns its output. If a compilation fails, the error is the first one of the
+    /// compiler.
     fn cargo(&self, cargo: &mut Command) -> Result<String> {
         let built = cargo
             .current_dir(&self.tree)
@@ -177,8 +178,8 @@ impl Copy {
     }
 }
 
-/// The path in `Executable unittests src/lib.rs (path)`. Selected by the name of the target, because other packages
-/// have libraries, too.
+/// The path in `Executable unittests src/lib.rs (path)`. Selected by the name of the target,
+/// because other packages have libraries, too.
 fn program<'a>(said: &'a str, name: &str) -> Option<&'a Path> {
     let lines = said
         .lines()

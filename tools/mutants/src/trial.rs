@@ -32,7 +32,8 @@ impl Verdict {
 const LIMIT_OF_WORLDS: Duration = Duration::from_secs(600);
 /// The test of the simulation in which the specification judges alone.
 const WORLDS: &str = "the_specification_allows_what_clients_did";
-/// With this variable, a conformance test fails only if the specification does not allow what its clients did.
+/// With this variable, a conformance test fails only if the specification does not allow what its
+/// clients did.
 const ALONE: &str = "LEASEHOLD_BY_SPECIFICATION";
 
 /// Tries the faults that have a `step`: the specification alone must find each, and say that.
@@ -129,7 +130,8 @@ pub(crate) fn print_summary(all: usize, wrong: &[&str], start: Instant) -> bool 
     wrong.is_empty()
 }
 
-/// Runs each test without its fault. Returns the tests that fail, which would show nothing, and the reasons.
+/// Runs each test without its fault. Returns the tests that fail, which would show nothing, and the
+/// reasons.
 fn without_faults(copy: &Copy, patches: &[&Patch]) -> Result<BTreeMap<Test, String>> {
     let mut tests: Vec<_> = patches
         .iter()
@@ -206,8 +208,8 @@ fn tried(copy: &Copy, patch: &Patch) -> Result<Verdict> {
     })
 }
 
-/// Whether the test failed because a script has an undefined name or does not compile. Such a patch is invalid, because
-/// any test would detect it.
+/// Whether the test failed because a script has an undefined name or does not compile. Such a patch
+/// is invalid, because any test would detect it.
 fn is_of_a_broken_script(what: &str) -> bool {
     ["user_script:", "compiling script"]
         .iter()

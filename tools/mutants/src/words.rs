@@ -9,7 +9,8 @@ pub(crate) fn is_written(folder: &Path, word: &str) -> bool {
     })
 }
 
-/// Passes all texts in a folder and its subfolders to `is_right` until it returns true. Whether it did.
+/// Passes all texts in a folder and its subfolders to `is_right` until it returns true. Whether it
+/// did.
 pub(crate) fn visit(folder: &Path, is_right: &mut dyn FnMut(&Path, &str) -> bool) -> bool {
     let Ok(entries) = folder.read_dir() else {
         return false;

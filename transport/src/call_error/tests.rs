@@ -58,7 +58,8 @@ fn permanent_conditions_are_refused() {
     }
 }
 
-/// As Redis 6.2, 7.0 and 8.2 and Valkey say it. A user may get the right, so nothing about the server is learned.
+/// As Redis 6.2, 7.0 and 8.2 and Valkey say it. A user may get the right, so nothing about the
+/// server is learned.
 #[test]
 fn a_right_may_also_be_missing_in_a_script() {
     for text in [

@@ -8,9 +8,10 @@
 //! | a script misses a key | the same; the outcome is *unknown*, because the script may have written before |
 //! | CLUSTERDOWN, no connection, no reply | the caller gets the outcome: *not applied* or *unknown* |
 //!
-//! A redirected call was not run, so it cannot be applied twice by being sent again. The caller's own future
-//! sends it: once that future is dropped, nobody sends the call again, so the call cannot arrive after its
-//! undo. All attempts together take at most the time of one call, and at most [`REDIRECTS_MAX`] redirects.
+//! A redirected call was not run, so it cannot be applied twice by being sent again. The caller's
+//! own future sends it: once that future is dropped, nobody sends the call again, so the call
+//! cannot arrive after its undo. All attempts together take at most the time of one call, and at
+//! most [`REDIRECTS_MAX`] redirects.
 
 use tokio::sync::oneshot;
 
@@ -42,8 +43,9 @@ impl ClusterState {
         if !is_begun {
             return outcome;
         }
-        // An earlier attempt may have written, even if the last one certainly did not. And what the last one answers is
-        // not what the call did: a release that was stopped half-way finds nothing any more.
+        // An earlier attempt may have written, even if the last one certainly did not. And what the
+        // last one answers is not what the call did: a release that was stopped half-way finds
+        // nothing any more.
         let answered = |_| CallError::Unknown(Fault("a script was stopped half-way".into()));
         Err(outcome.map_or_else(CallError::in_doubt, answered))
     }
@@ -59,7 +61,8 @@ impl ClusterState {
         node.send(lane, call, KeyForm::Plain)
     }
 
-    /// Follows redirects. `is_begun` is set if an attempt was stopped in its middle, and may have written before.
+    /// Follows redirects. `is_begun` is set if an attempt was stopped in its middle, and may have
+    /// written before.
     async fn call_slot(
         &self,
         slot: u16,

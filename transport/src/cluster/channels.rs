@@ -2,12 +2,13 @@
 //!
 //! # Invariants
 //!
-//! - **CHANNELS-1** A wanted channel is subscribed at the node of its slot, or a round of [`run`] is going to move it.
-//!   Every event that may require a move requests a round: a new map, a node that is connected again, a
-//!   subscription that the server ended or refused.
-//! - **CHANNELS-2** A channel that was moved reports that messages may have been missed, after the server has
-//!   confirmed it at its new node.
-//! - **CHANNELS-3** A channel that a node refuses, and that no other node serves, is not wanted any more.
+//! - **CHANNELS-1** A wanted channel is subscribed at the node of its slot, or a round of [`run`]
+//!   is going to move it. Every event that may require a move requests a round: a new map, a node
+//!   that is connected again, a subscription that the server ended or refused.
+//! - **CHANNELS-2** A channel that was moved reports that messages may have been missed, after the
+//!   server has confirmed it at its new node.
+//! - **CHANNELS-3** A channel that a node refuses, and that no other node serves, is not wanted any
+//!   more.
 //!
 //! # Locking
 //!
@@ -290,7 +291,8 @@ impl ClusterState {
         }
     }
 
-    /// Registers a channel at a node, and removes it from any other. `None` if the channel is not wanted any more.
+    /// Registers a channel at a node, and removes it from any other. `None` if the channel is not
+    /// wanted any more.
     fn register(
         &self,
         channel: &Arc<str>,

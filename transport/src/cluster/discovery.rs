@@ -1,9 +1,9 @@
 //! Learns which node serves which slots: when the map is in doubt, and otherwise rarely.
 //!
-//! Several nodes are asked at once, and the newest view wins, because a node that is cut off answers quickly
-//! but with an old view. No call waits for this. Working connections stay, except those to a node that serves
-//! no slot any more, because it was demoted or left the cluster. If the view is wrong nevertheless, calls are
-//! redirected, and the redirects correct the map.
+//! Several nodes are asked at once, and the newest view wins, because a node that is cut off
+//! answers quickly but with an old view. No call waits for this. Working connections stay, except
+//! those to a node that serves no slot any more, because it was demoted or left the cluster. If the
+//! view is wrong nevertheless, calls are redirected, and the redirects correct the map.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -31,9 +31,9 @@ use crate::pubsub::ShardedPubSub;
 /// The pause between two updates while nothing casts doubt on the map, apart from jitter.
 const EVERY: Duration = Duration::from_secs(10);
 
-/// The pause before an update after news (MOVED), so that many redirects cause one update. It doubles while the answer
-/// stays the same, up to a third of the time limit of a call, within these bounds. So a client notices a failover
-/// before its calls time out, and does not ask all the time.
+/// The pause before an update after news (MOVED), so that many redirects cause one update. It
+/// doubles while the answer stays the same, up to a third of the time limit of a call, within these
+/// bounds. So a client notices a failover before its calls time out, and does not ask all the time.
 const AT_LEAST: Duration = Duration::from_millis(25);
 const AT_MOST: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(1)];
 
@@ -74,7 +74,8 @@ pub(super) async fn run(shared: Arc<ClusterState>) {
             Ok(MapUpdate::Changed) => pacer.begin_anew(),
             // The next call or connection that fails will cast doubt on the map again.
             Ok(MapUpdate::Same) => pacer.nothing_new(),
-            // No node answers, so no failover can be seen. Each question is an attempt to connect to each node.
+            // No node answers, so no failover can be seen. Each question is an attempt to connect
+            // to each node.
             Err(_) => pacer.slow_down(AT_MOST[1]),
         }
     }
@@ -183,8 +184,8 @@ async fn has_sharded_messages(control: &ControlConnection) -> Result<bool, CallE
     known.has_sharded_messages(control.command(&SHARDED_MESSAGES, ANSWER_MAX).await)
 }
 
-/// A node, and its other address if it has one. The address map may know only one of the two, but certificates
-/// contain the first.
+/// A node, and its other address if it has one. The address map may know only one of the two, but
+/// certificates contain the first.
 fn owner(shared: &ClusterState, range: &Range) -> Result<(Endpoint, Option<HostPort>), Fault> {
     let named = shared.deployment.server_at(&range.address)?;
     let also = range.also.as_ref();

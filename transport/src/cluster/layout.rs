@@ -60,8 +60,8 @@ impl Layout {
         })
     }
 
-    /// Orders views by reliability. A node that is cut off or behind has an older view. Of two equally old views,
-    /// one may lack the address of a node.
+    /// Orders views by reliability. A node that is cut off or behind has an older view. Of two
+    /// equally old views, one may lack the address of a node.
     pub(super) fn rank(&self) -> (bool, u64, bool, usize) {
         (
             !self.ranges.is_empty(),

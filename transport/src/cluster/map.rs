@@ -2,9 +2,9 @@
 //!
 //! # Invariants
 //!
-//! - **MAP-1** `changes` of a slot rises before another node is asked for the slot: before its owner is
-//!   replaced, and before a call follows an ASK. So while it stays the same, every call for the slot goes
-//!   to the same node.
+//! - **MAP-1** `changes` of a slot rises before another node is asked for the slot: before its
+//!   owner is replaced, and before a call follows an ASK. So while it stays the same, every call
+//!   for the slot goes to the same node.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 

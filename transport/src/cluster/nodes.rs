@@ -23,10 +23,11 @@ pub(super) struct KnownNodes {
 
 #[derive(Default)]
 struct NodeTable {
-    /// The node with number n is at index n - 1. Numbers are never reused, because epochs identify nodes by them.
+    /// The node with number n is at index n - 1. Numbers are never reused, because epochs identify
+    /// nodes by them.
     nodes: Vec<Option<Member>>,
-    /// The numbers of nodes by the address at which they are reached (`address_map.rs` says why). A node may have
-    /// several: its host name and its IP address.
+    /// The numbers of nodes by the address at which they are reached (`address_map.rs` says why). A
+    /// node may have several: its host name and its IP address.
     addresses: HashMap<HostPort, u32>,
     /// The nodes that only redirects have named, the newest last.
     unnamed: VecDeque<u32>,
@@ -98,8 +99,9 @@ impl KnownNodes {
         member.node.identity()
     }
 
-    /// Records that a redirect led to this node. Returns a node to retire if there are too many that no layout names.
-    /// Otherwise, a server that answers with ever new addresses would make the client connect to all of them.
+    /// Records that a redirect led to this node. Returns a node to retire if there are too many
+    /// that no layout names. Otherwise, a server that answers with ever new addresses would make
+    /// the client connect to all of them.
     pub(super) fn record_redirect(&self, number: u32) -> Option<u32> {
         let mut table = self.table.lock();
         if table.member(number)?.named.is_some() || table.unnamed.contains(&number) {

@@ -1,7 +1,7 @@
 //! Finds where a reply ends, and refuses a reply beyond the limits.
 //!
-//! The search continues where it stopped, so it reads each byte once. Only the type byte, the line and
-//! the length of each element are read: the parser interprets them.
+//! The search continues where it stopped, so it reads each byte once. Only the type byte, the line
+//! and the length of each element are read: the parser interprets them.
 
 use resp_rs::resp3::MAX_LINE_LENGTH;
 
@@ -25,8 +25,8 @@ pub(super) struct Boundary {
 impl Boundary {
     /// The length of the first reply in `bytes`, if the reply is complete.
     ///
-    /// If it is not, the caller must pass the same bytes and more next time. After a length was returned,
-    /// it must pass the bytes after that reply.
+    /// If it is not, the caller must pass the same bytes and more next time. After a length was
+    /// returned, it must pass the bytes after that reply.
     pub(super) fn find(&mut self, bytes: &[u8]) -> Result<Option<usize>, Malformed> {
         if self.missing.is_empty() {
             self.missing.push(1);

@@ -1,8 +1,9 @@
 //! Tells messages from replies on a connection with subscriptions in RESP2.
 //!
-//! Both are arrays. On such a connection, the server takes only SUBSCRIBE, UNSUBSCRIBE and PING. So an array of three
-//! whose first word names a push is one. The reply to PING is a text before the first subscription, and an array of two
-//! after it. jedis-mock confirms a subscription with three parts for each channel so far, in one array.
+//! Both are arrays. On such a connection, the server takes only SUBSCRIBE, UNSUBSCRIBE and PING. So
+//! an array of three whose first word names a push is one. The reply to PING is a text before the
+//! first subscription, and an array of two after it. jedis-mock confirms a subscription with three
+//! parts for each channel so far, in one array.
 
 use super::Incoming;
 use crate::call::Value;
@@ -27,7 +28,8 @@ pub(super) fn named(reply: Value) -> Incoming {
     }
 }
 
-/// The text of a reply to PING that is an array. miniredis sends one on a connection with subscriptions in RESP3 as well.
+/// The text of a reply to PING that is an array. miniredis sends one on a connection with
+/// subscriptions in RESP3 as well.
 pub(crate) fn pong(items: &[Value]) -> Option<&str> {
     match items {
         [Value::Text(word), Value::Text(number)] if word == "pong" => {

@@ -1,4 +1,5 @@
-//! The outcomes of requests: which frame, time limit or end of the connection leads to them, and who is told.
+//! The outcomes of requests: which frame, time limit or end of the connection leads to them, and
+//! who is told.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -69,7 +70,8 @@ impl Connection {
             self.driver.wake();
         }
         self.notify_if_drained(&ledger);
-        // Before the subscriber hears of the refusal, because it then asks whether the server has messages at all.
+        // Before the subscriber hears of the refusal, because it then asks whether the server has
+        // messages at all.
         if let Some(Notification::Subscribed(_, Err(error))) = &notification {
             self.known.subscription_refused(error);
         }
@@ -124,7 +126,8 @@ impl Connection {
             let Outbox { bytes, taken, .. } = &mut *self.outbox.lock();
             let mut ledger = self.ledger.lock();
             if ledger.expire(oldest, &fault, bytes, *taken, &mut notifications) {
-                // INVARIANT LEDGER-6: the reply to this PING shows whether replies still belong to their requests.
+                // INVARIANT LEDGER-6: the reply to this PING shows whether replies still belong to
+                // their requests.
                 drop(ledger.push(ConnectionRequest::Ping(None), Instant::now()));
                 self.driver.wake();
             }

@@ -46,8 +46,8 @@ pub(crate) async fn drive(
         }
         // Reading comes last, because it returns as soon as nothing more has arrived.
         for _ in 0..READS {
-            // Decode before reading: the handshake may have left bytes, and what is left here must be less than one
-            // reply (`codec.rs`).
+            // Decode before reading: the handshake may have left bytes, and what is left here must
+            // be less than one reply (`codec.rs`).
             loop {
                 let fault = match decoder.decode(&mut inbox) {
                     Ok(None) => break,

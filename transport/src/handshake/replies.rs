@@ -7,7 +7,8 @@ use crate::call::Value;
 use crate::call_error::{CallError, Fault, sort_error_reply};
 use crate::identity::line;
 
-/// A script that no server has, and one with a key, which is written as those of locks are. Neither changes anything.
+/// A script that no server has, and one with a key, which is written as those of locks are. Neither
+/// changes anything.
 pub(super) const SCRIPT_WITHOUT_KEYS: &[&str] =
     &["EVALSHA", "0000000000000000000000000000000000000000", "0"];
 pub(super) const SCRIPT_WITH_KEY: &[&str] = &[
@@ -37,8 +38,9 @@ pub(super) fn without_keys(reply: &Result<Value, String>) -> WithoutKeys {
     }
 }
 
-/// Which scripts a server runs that has refused one without keys, by its reply to one with a key. `None` if it does not
-/// say: only an error about the command as such says that there are no scripts. A proxy may have other reasons for a while.
+/// Which scripts a server runs that has refused one without keys, by its reply to one with a key.
+/// `None` if it does not say: only an error about the command as such says that there are no
+/// scripts. A proxy may have other reasons for a while.
 pub(super) fn with_key(reply: &Result<Value, String>) -> Option<Scripts> {
     match reply {
         Ok(_) => Some(Scripts::WithKeys),
@@ -53,10 +55,12 @@ pub(super) fn with_key(reply: &Result<Value, String>) -> Option<Scripts> {
     }
 }
 
-/// Whether an error in reply to HELLO concerns the command, and not the login or the state of the server.
+/// Whether an error in reply to HELLO concerns the command, and not the login or the state of the
+/// server.
 pub(super) fn refuses_hello(text: &str) -> bool {
     let is_lasting = matches!(sort_error_reply(text), CallError::Refused(_));
-    // The error for an unknown command repeats its words. Before Redis 6, `ERR invalid password` is a refused login.
+    // The error for an unknown command repeats its words. Before Redis 6, `ERR invalid password` is
+    // a refused login.
     let is_of_login = !repeats_the_command(text)
         && (text.to_lowercase().contains("password") || lacks_login(text));
     is_lasting && !is_of_login

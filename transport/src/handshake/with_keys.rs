@@ -1,8 +1,9 @@
 //! The questions to a server that refuses scripts without keys.
 //!
-//! Such a server may be a proxy. In front of a cluster, the nodes behind it refuse keys of several slots. In front of
-//! servers that know nothing of each other, the one of the first key runs a script for all of them, and would give out
-//! locks that are held on another. Such a proxy is refused.
+//! Such a server may be a proxy. In front of a cluster, the nodes behind it refuse keys of several
+//! slots. In front of servers that know nothing of each other, the one of the first key runs a
+//! script for all of them, and would give out locks that are held on another. Such a proxy is
+//! refused.
 
 use std::collections::BTreeSet;
 

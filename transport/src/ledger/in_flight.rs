@@ -52,8 +52,8 @@ impl InFlight {
                 true
             }
             (Before::Unsubscribed { pushed, refused }, Err(text)) => {
-                // After the server's own push, SUNSUBSCRIBE fails because of the slot. Any other error is the
-                // reply to PING, for example of a busy server.
+                // After the server's own push, SUNSUBSCRIBE fails because of the slot. Any other
+                // error is the reply to PING, for example of a busy server.
                 let is_of_slot = ["MOVED ", "CLUSTERDOWN"]
                     .iter()
                     .any(|code| text.starts_with(code));

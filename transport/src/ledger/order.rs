@@ -9,8 +9,8 @@ use crate::request::ConnectionRequest;
 /// The reply to PING without a number.
 const PONG: &str = "PONG";
 
-/// The number before the first PING: so high that no script returns it. A reply with the number of a PING that is not
-/// its turn yet can then only be the reply to that PING.
+/// The number before the first PING: so high that no script returns it. A reply with the number of
+/// a PING that is not its turn yet can then only be the reply to that PING.
 pub(super) const BEFORE_FIRST: u64 = 1 << 62;
 
 /// Numbers the PINGs, and checks that each reply repeats its number.
@@ -75,8 +75,8 @@ impl Order {
         Ok(())
     }
 
-    /// True if this answers a PING that was sent after the oldest request. A proxy whose server is dead may answer
-    /// PING itself, and nothing else.
+    /// True if this answers a PING that was sent after the oldest request. A proxy whose server is
+    /// dead may answer PING itself, and nothing else.
     fn is_early_pong(&self, reply: &str) -> bool {
         let is_number = reply
             .parse()

@@ -80,7 +80,8 @@ impl Testbed {
         Ok(())
     }
 
-    /// Calls that were pushed up to this second time out. Returns since when the oldest other call waits.
+    /// Calls that were pushed up to this second time out. Returns since when the oldest other call
+    /// waits.
     fn expire(&mut self, second: u64) -> Option<Instant> {
         let (oldest, mut notifications) = (self.at(second), Vec::new());
         self.ledger.expire(

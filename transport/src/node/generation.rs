@@ -1,10 +1,11 @@
 //! The server of a node, and the switch to another one.
 //!
-//! A node has a *target*: the address to which it connects, and the server that was found there. A new *generation*
-//! begins when the target changes, when the address leads to another server, or when the server has changed its role.
-//! No connection of an earlier generation carries a call: [`NodeState::begin`] removes all of them at once, and the slot
-//! refuses a connection that was being opened meanwhile. So this client gets no lock from a former primary that still
-//! accepts writes, nor from any other server than the one that has its holds.
+//! A node has a *target*: the address to which it connects, and the server that was found there. A
+//! new *generation* begins when the target changes, when the address leads to another server, or
+//! when the server has changed its role. No connection of an earlier generation carries a call:
+//! [`NodeState::begin`] removes all of them at once, and the slot refuses a connection that was
+//! being opened meanwhile. So this client gets no lock from a former primary that still accepts
+//! writes, nor from any other server than the one that has its holds.
 
 use std::sync::Arc;
 
@@ -17,7 +18,8 @@ use crate::remote::Remote;
 use crate::slot::ConnectionSlot;
 use crate::subscriptions::SubscriptionRegistry;
 
-/// If this many new connections in a row lead to another server than the living ones, the living ones are given up.
+/// If this many new connections in a row lead to another server than the living ones, the living
+/// ones are given up.
 const OTHER_SERVERS_MAX: u32 = 8;
 
 /// Why a connection to the previous server is given up.
@@ -34,8 +36,8 @@ pub(super) enum Settled {
 }
 
 impl Node {
-    /// Gives the node another target. All connections to the former one are given up at once: before this returns,
-    /// the epochs rise, and every call on them gets the outcome that is known.
+    /// Gives the node another target. All connections to the former one are given up at once:
+    /// before this returns, the epochs rise, and every call on them gets the outcome that is known.
     pub(crate) fn switch(&self, remote: Result<Arc<Remote>, Fault>, fault: &Fault) {
         self.shared.begin(fault, |target| {
             if let Some(server) = target.server.take() {
@@ -95,7 +97,8 @@ impl NodeState {
         settled
     }
 
-    /// Replaces all connections, because the server of this generation has changed its role or forgotten the login.
+    /// Replaces all connections, because the server of this generation has changed its role or
+    /// forgotten the login.
     pub(super) fn leave(&self, generation: u64, fault: &Fault) {
         self.begin(fault, |target| target.generation == generation);
     }

@@ -38,7 +38,8 @@ impl Supervisor {
         Ok(None)
     }
 
-    /// Opens a connection. Each attempt takes at most `timing.connect` after the look-up of the name.
+    /// Opens a connection. Each attempt takes at most `timing.connect` after the look-up of the
+    /// name.
     pub(super) async fn open(&mut self) -> Result<DrivenConnection, CallError> {
         let outcome = self.try_open().await;
         match &outcome {
@@ -61,7 +62,8 @@ impl Supervisor {
         }
     }
 
-    /// Opens a stream to the server of the node. Returns the generation in which it may carry calls.
+    /// Opens a stream to the server of the node. Returns the generation in which it may carry
+    /// calls.
     async fn reach(&self) -> Result<(Opened, Arc<Remote>, u64), OpenError> {
         let (setup, mut pacer) = (&self.shared.setup, Pacer::new(PAUSE_MIN, PAUSE_MAX));
         let mut refused = 0;
@@ -110,8 +112,8 @@ impl Supervisor {
         Ok(driven)
     }
 
-    /// The first connection to an engine in this process, unless the engine is cut off. There is no handshake before
-    /// it, so that the first call keeps its place among the calls of all clients.
+    /// The first connection to an engine in this process, unless the engine is cut off. There is no
+    /// handshake before it, so that the first call keeps its place among the calls of all clients.
     pub(super) fn open_at_once(&self) -> Option<DrivenConnection> {
         let Target {
             generation, remote, ..

@@ -18,8 +18,9 @@ use crate::subscriptions::SubscriptionRegistry;
 /// The lanes in the order of the slots.
 pub(crate) const LANES: [Lane; 2] = [Lane::Caller, Lane::Background];
 
-/// The role of the primary connection, which is opened first. It carries the renewals and is driven by
-/// the library's own thread. So a client that gets only some of its connections can keep its holds.
+/// The role of the primary connection, which is opened first. It carries the renewals and is driven
+/// by the library's own thread. So a client that gets only some of its connections can keep its
+/// holds.
 pub(super) const PRIMARY_CONNECTION: Role = Role::Calls(Lane::Background);
 
 /// The first pause after a refused attempt to connect.
@@ -38,7 +39,8 @@ pub(crate) struct NodeState {
     pub(super) lost: Arc<Notify>,
     /// The progress of each role's connection.
     pub(super) progress: watch::Sender<[Progress; 3]>,
-    /// Wakes the other supervisors in a fixed order, so that simulations are repeatable. A `watch` would not.
+    /// Wakes the other supervisors in a fixed order, so that simulations are repeatable. A `watch`
+    /// would not.
     pub(super) primary_connection_changed: Notify,
     /// Whether the transport was closed or dropped.
     pub(super) stopped: watch::Sender<bool>,

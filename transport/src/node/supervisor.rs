@@ -1,5 +1,6 @@
-//! A supervisor maintains one connection of a node: it opens the connection, watches it, gives it up and
-//! replaces it. Each is a task on the library's own runtime, so that it survives the caller's runtime.
+//! A supervisor maintains one connection of a node: it opens the connection, watches it, gives it
+//! up and replaces it. Each is a task on the library's own runtime, so that it survives the
+//! caller's runtime.
 //!
 //! | state | event | next state |
 //! | --- | --- | --- |
@@ -113,7 +114,8 @@ impl Drop for Supervisor {
 }
 
 impl Supervisor {
-    /// Runs until the transport is closed. Begins with the first connection if there is one already.
+    /// Runs until the transport is closed. Begins with the first connection if there is one
+    /// already.
     pub(super) async fn run(mut self, mut first: Option<DrivenConnection>) {
         let mut stopped = self.shared.stopped.subscribe();
         let stopped = async move { drop(stopped.wait_for(|stopped| *stopped).await) };
@@ -180,8 +182,9 @@ impl Supervisor {
         self.shared.lost.notify_one();
     }
 
-    /// Tries to connect until it succeeds, and gives the connection to the callers. The pause grows from attempt to
-    /// attempt, and also from one connection to the next if connections do not last.
+    /// Tries to connect until it succeeds, and gives the connection to the callers. The pause grows
+    /// from attempt to attempt, and also from one connection to the next if connections do not
+    /// last.
     async fn reopen(&mut self) -> DrivenConnection {
         loop {
             // Before the first wait, so that no change of the target is missed.
@@ -223,7 +226,8 @@ impl Supervisor {
             };
             self.not_connected(&fault);
             if losses != self.shared.primary_connection_losses() {
-                // The attempt began before the primary connection was lost, so it says nothing about the present server.
+                // The attempt began before the primary connection was lost, so it says nothing
+                // about the present server.
                 self.pacer.begin_anew();
             }
         }
@@ -241,8 +245,9 @@ impl Supervisor {
         }
     }
 
-    /// Makes the other connections wait for the primary connection. So a server that is down, or that many clients
-    /// reconnect to, gets one attempt of each client, and the connection for renewals comes first.
+    /// Makes the other connections wait for the primary connection. So a server that is down, or
+    /// that many clients reconnect to, gets one attempt of each client, and the connection for
+    /// renewals comes first.
     async fn until_primary_connection_is(&self, wanted: Progress) {
         loop {
             // Before the look, so that no change in between is missed.
@@ -260,8 +265,8 @@ impl Supervisor {
             PRIMARY_CONNECTION => {
                 self.shared.unreachable(fault);
                 if fault.0.contains(FULL) {
-                    // A client that cannot renew must not acquire. So close another connection to make room for the
-                    // primary connection.
+                    // A client that cannot renew must not acquire. So close another connection to
+                    // make room for the primary connection.
                     let generation = self.shared.target.borrow().generation;
                     self.shared.leave(generation, fault);
                 }
@@ -274,8 +279,9 @@ impl Supervisor {
         self.shared.lost.notify_one();
     }
 
-    /// Reports a connection after a loss or a failure. Called when the connection carries calls and the channels are
-    /// subscribed, because holds are verified on it at once, and waiters ask again at once.
+    /// Reports a connection after a loss or a failure. Called when the connection carries calls and
+    /// the channels are subscribed, because holds are verified on it at once, and waiters ask again
+    /// at once.
     fn report_connected(&self) {
         match self.role {
             Role::Calls(lane) => self.shared.setup.events.restored(lane, &|_| true),
@@ -283,8 +289,8 @@ impl Supervisor {
         }
     }
 
-    /// Gives a connection to the callers of its lane, unless the target of the node has changed meanwhile. The
-    /// connection for messages has no slot. The registry of the channels holds it.
+    /// Gives a connection to the callers of its lane, unless the target of the node has changed
+    /// meanwhile. The connection for messages has no slot. The registry of the channels holds it.
     pub(super) fn fill_slot(&self, driven: DrivenConnection) -> Result<DrivenConnection, Fault> {
         let taken = match self.role {
             Role::Calls(lane) => self
@@ -310,7 +316,8 @@ impl Supervisor {
         }
     }
 
-    /// Whether the runtime of the connection works. Our own runtime does, because it runs this very task.
+    /// Whether the runtime of the connection works. Our own runtime does, because it runs this very
+    /// task.
     pub(super) async fn runtime_responds(&self) -> bool {
         self.driven_by == DrivenBy::OwnThread
             || why_silent(&self.shared.setup.runtimes.caller, RESPONSE_MAX)

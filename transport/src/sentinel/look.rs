@@ -38,7 +38,8 @@ struct Present {
     address: HostPort,
     /// Where it is reached.
     server: Result<Endpoint, Fault>,
-    /// Its replication id. A promoted replica keeps this id as its former one. `None` if the user lacks the permission.
+    /// Its replication id. A promoted replica keeps this id as its former one. `None` if the user
+    /// lacks the permission.
     replication_id: Option<String>,
     is_identified: bool,
     /// A server that a minority names, and that has turned out not to be the successor.
@@ -214,8 +215,8 @@ async fn primary((own, sentinel): (&String, &Watched), name: &[u8]) -> Result<Ho
     described.map_err(|error| error.reworded(|text| format!("{own}: {text}")))
 }
 
-/// Watches the sentinels that most of the answering ones see up, and forgets the others. If too few answer, nothing is
-/// learned, because they may be cut off or belong to another deployment.
+/// Watches the sentinels that most of the answering ones see up, and forgets the others. If too few
+/// answer, nothing is learned, because they may be cut off or belong to another deployment.
 async fn learn_others(shared: &SentinelState, sentinels: &Sentinels, voters: usize) {
     let question: [&[u8]; 3] = [
         b"SENTINEL",

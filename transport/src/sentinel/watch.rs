@@ -77,8 +77,9 @@ impl Watched {
         }
     }
 
-    /// Sends a command. Without a connection, the error says why there is none. The sentinel is then tried at once, because
-    /// a client that has just lost its primary needs to know whether there is another one.
+    /// Sends a command. Without a connection, the error says why there is none. The sentinel is
+    /// then tried at once, because a client that has just lost its primary needs to know whether
+    /// there is another one.
     pub(super) async fn ask(&self, words: &[&[u8]]) -> CallOutcome {
         let connection = self.state.connection.lock().clone();
         if connection.is_err() {
@@ -87,7 +88,8 @@ impl Watched {
         connection?.command(words, ANSWER_MAX).await
     }
 
-    /// Whether the sentinel counts towards the majority. Sentinels may list addresses that clients cannot reach.
+    /// Whether the sentinel counts towards the majority. Sentinels may list addresses that clients
+    /// cannot reach.
     pub(super) fn is_voter(&self) -> bool {
         self.origin == Origin::Url || self.state.has_been_connected.load(Ordering::Relaxed)
     }
@@ -134,8 +136,8 @@ async fn answers(connection: &ControlConnection) -> bool {
     connection.command(&[b"PING"], ANSWER_MAX).await == Ok(Value::Text("PONG".into()))
 }
 
-/// Opens the connection. In RESP2, a connection with subscriptions takes no questions, so such a sentinel is only asked,
-/// at each look.
+/// Opens the connection. In RESP2, a connection with subscriptions takes no questions, so such a
+/// sentinel is only asked, at each look.
 async fn connect(
     state: &WatchedState,
     setup: &Setup,

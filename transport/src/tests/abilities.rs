@@ -212,7 +212,8 @@ async fn all_ways_to_an_address_share_what_is_known() {
     );
 }
 
-/// A busy server, a user without the right, and a proxy whose server is away say nothing about scripts.
+/// A busy server, a user without the right, and a proxy whose server is away say nothing about
+/// scripts.
 #[tokio::test(start_paused = true)]
 async fn a_server_that_does_not_say_counts_as_able() {
     for error in [

@@ -119,7 +119,8 @@ async fn every_address_that_a_node_names_is_mapped_once() {
     assert_eq!(fakes.all_dialled(), ["t:1", "t:2", "t:3"]);
 }
 
-/// Otherwise one client would have two sets of connections to one server, and their order would mean nothing.
+/// Otherwise one client would have two sets of connections to one server, and their order would
+/// mean nothing.
 #[tokio::test(start_paused = true)]
 async fn a_server_with_two_names_is_one_node() {
     let by_both = [("10.0.0.1:6379", "t:1"), ("n1:6379", "t:1")];
@@ -198,7 +199,8 @@ async fn a_map_that_panics_is_named_and_costs_no_connection() {
     assert!(is_named, "{outcome:?}");
 }
 
-/// Sentinels `t:11` and `t:12` announce themselves as `10.0.1.1:26379` and `10.0.1.2:26379`, and name `primary`.
+/// Sentinels `t:11` and `t:12` announce themselves as `10.0.1.1:26379` and `10.0.1.2:26379`, and
+/// name `primary`.
 fn sentinels(primary: Arc<Mutex<&'static str>>) -> Fakes {
     Fakes::new(move |address, words| {
         let word = |at: usize| words.get(at).map_or("", String::as_str);

@@ -202,7 +202,8 @@ async fn a_handshake_that_is_cut_after_any_byte_is_not_applied() {
                 whole = whole.or(Some(replies));
             }
         }
-        // The answers to the handshake, and to the PING of the connection for messages, which does not ask for INFO again.
+        // The answers to the handshake, and to the PING of the connection for messages, which does
+        // not ask for INFO again.
         let handshake = WELCOME.len() + b"+OK\r\n+OK\r\n".len();
         assert_eq!(whole, Some(handshake + PONG_LENGTH));
     }

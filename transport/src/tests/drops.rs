@@ -111,7 +111,8 @@ async fn no_reply_goes_astray_and_nothing_is_left() {
     }
 }
 
-/// A call that is dropped before it is sent leaves nothing behind, even if nothing is ever sent again.
+/// A call that is dropped before it is sent leaves nothing behind, even if nothing is ever sent
+/// again.
 #[tokio::test(start_paused = true)]
 async fn a_dropped_call_is_forgotten_at_its_turn() {
     let testbed = MemoryTestbed::new(MemoryServer::new()).await;

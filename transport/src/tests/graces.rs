@@ -224,7 +224,8 @@ async fn a_primary_that_was_never_reached_counts() {
     }
 }
 
-/// An attempt at a silent server takes as long as connecting may, and then half of the grace would be over.
+/// An attempt at a silent server takes as long as connecting may, and then half of the grace would
+/// be over.
 #[tokio::test(start_paused = true)]
 async fn a_silent_server_does_not_keep_the_client_from_its_successor() {
     let world = Deployment::of(&[("one:1", A), ("two:1", B)]);

@@ -85,8 +85,8 @@ async fn an_answer_is_kept_for_the_next_attempt() {
     assert_eq!(times(), 2, "it may have another address by now");
 }
 
-/// A look-up of the name that ends when the test says so. The system knows the name as well, because an attempt that
-/// fails after the answer asks again.
+/// A look-up of the name that ends when the test says so. The system knows the name as well,
+/// because an attempt that fails after the answer asks again.
 struct SlowName {
     host: &'static str,
     release: mpsc::Sender<()>,
@@ -138,7 +138,8 @@ async fn a_slow_look_up_is_no_silent_server() {
     assert!(redis.unwrap().is_connected());
 }
 
-/// The names of sentinels and of the nodes of a cluster. Here the server at the address is neither, and says so.
+/// The names of sentinels and of the nodes of a cluster. Here the server at the address is neither,
+/// and says so.
 #[tokio::test]
 async fn a_slow_look_up_is_no_silent_sentinel_or_node() {
     needs_a_server!();
@@ -160,8 +161,8 @@ async fn a_slow_look_up_is_no_silent_sentinel_or_node() {
     }
 }
 
-/// The program starts although the name is not resolved, and the client is connected soon after the answer, however
-/// long that took.
+/// The program starts although the name is not resolved, and the client is connected soon after the
+/// answer, however long that took.
 #[tokio::test]
 async fn a_client_that_connects_later_waits_for_the_look_up() {
     needs_a_server!();

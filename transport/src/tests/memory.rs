@@ -1,6 +1,6 @@
 //! A server in this process. A test sees every byte and every write, and decides how many bytes the
-//! kernel takes, when a reply comes, and how a connection ends. The server answers within the write that
-//! completes a command, so that with paused time everything is repeatable.
+//! kernel takes, when a reply comes, and how a connection ends. The server answers within the write
+//! that completes a command, so that with paused time everything is repeatable.
 
 use std::collections::VecDeque;
 use std::io;
@@ -27,8 +27,8 @@ pub(super) const MESSAGES: usize = 2;
 /// A function that answers a command after the handshake.
 pub(super) type Answers = dyn FnMut(&[String]) -> Vec<u8> + Send;
 
-/// A server in memory. Its connections are in the order in which they were opened: primary connection, caller's
-/// lane, messages, and then those that replace them.
+/// A server in memory. Its connections are in the order in which they were opened: primary
+/// connection, caller's lane, messages, and then those that replace them.
 #[derive(Clone, Default)]
 pub(super) struct MemoryServer(Arc<Mutex<Shared>>);
 
@@ -342,7 +342,8 @@ impl State {
 }
 
 impl State {
-    /// The answer of a server that speaks RESP2 to a command about subscriptions, or on a connection with some.
+    /// The answer of a server that speaks RESP2 to a command about subscriptions, or on a
+    /// connection with some.
     fn subscribed(&mut self, carries: Carries, words: &[String]) -> Option<Vec<u8>> {
         let kind = words[0].to_lowercase();
         let answer = if kind.ends_with("subscribe") {

@@ -155,7 +155,8 @@ async fn other_connections_do_not_delay_the_primary_connection() {
         testbed.server.socket(CALLER).end(Ending::Closed);
         testbed.server.socket(MESSAGES).end(Ending::Closed);
         sleep(SECOND * 60).await;
-        // Another connection waits for the answer to its attempt when the primary connection is lost.
+        // Another connection waits for the answer to its attempt when the primary connection is
+        // lost.
         let start = Instant::now();
         while testbed.server.living().len() == 1 {
             assert!(
@@ -294,8 +295,8 @@ async fn a_proxy_that_answers_pong_keeps_its_connections() {
     .await;
 }
 
-/// The server behind the proxy is dead. Otherwise its connections would stay for as long as there are calls: each
-/// answer to a PING would be taken for the reply to a call that has timed out.
+/// The server behind the proxy is dead. Otherwise its connections would stay for as long as there
+/// are calls: each answer to a PING would be taken for the reply to a call that has timed out.
 #[tokio::test(start_paused = true)]
 async fn a_proxy_that_answers_only_ping_loses_its_connections() {
     for echoes in [true, false] {

@@ -117,7 +117,8 @@ const REST: [&str; 3] = [
     concat!("CLIENT SETINFO LIB-VER ", env!("CARGO_PKG_VERSION")),
 ];
 
-/// HELLO is refused in different words. The same connection goes on, and the next one does not say HELLO.
+/// HELLO is refused in different words. The same connection goes on, and the next one does not say
+/// HELLO.
 #[tokio::test(start_paused = true)]
 async fn a_server_that_refuses_hello_is_used_in_resp2() {
     for hello in [
@@ -292,7 +293,8 @@ async fn in_resp2_a_reply_that_looks_like_a_message_is_a_reply() {
     );
 }
 
-/// In a cluster, the server ends a sharded subscription when the slot moves. A PING follows SUNSUBSCRIBE.
+/// In a cluster, the server ends a sharded subscription when the slot moves. A PING follows
+/// SUNSUBSCRIBE.
 #[tokio::test(start_paused = true)]
 async fn in_resp2_a_sharded_subscription_is_confirmed_revoked_and_ended() {
     let server = MemoryServer::new().in_resp2();

@@ -392,8 +392,8 @@ async fn every_cause_of_a_failed_start_is_named() {
     }
 }
 
-/// A plain server or sentinel takes a TLS handshake for the begin of a command, and stays silent. The limit of `connect`
-/// is that of each attempt, so no attempt has ended by then.
+/// A plain server or sentinel takes a TLS handshake for the begin of a command, and stays silent.
+/// The limit of `connect` is that of each attempt, so no attempt has ended by then.
 #[tokio::test]
 #[cfg(feature = "tls")]
 async fn a_silent_server_may_not_speak_tls() {

@@ -309,7 +309,8 @@ async fn a_busy_server_keeps_its_subscriptions_and_refuses_none() {
     }
 }
 
-/// A caller waits for the channel, which was confirmed before, and gives up. Nobody else would ask again.
+/// A caller waits for the channel, which was confirmed before, and gives up. Nobody else would ask
+/// again.
 #[test]
 fn a_channel_that_a_caller_asks_for_again_is_restored_or_the_connection_is_not_used() {
     let registry = crate::subscriptions::SubscriptionRegistry::default();

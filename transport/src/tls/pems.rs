@@ -1,4 +1,5 @@
-//! Makes a configuration of rustls from PEM texts and files. Runs on a blocking thread, because it reads files.
+//! Makes a configuration of rustls from PEM texts and files. Runs on a blocking thread, because it
+//! reads files.
 //!
 //! No message contains a part of a text, not even its first line: a key without line breaks is all
 //! in that line.
@@ -54,7 +55,8 @@ impl Pems {
                 roots.add(certificate).map_err(unusable)?;
             }
         }
-        // Name the provider, because `ClientConfig::builder()` panics in programs that link two providers.
+        // Name the provider, because `ClientConfig::builder()` panics in programs that link two
+        // providers.
         let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_safe_default_protocol_versions()
             .map_err(|error| error.to_string())?

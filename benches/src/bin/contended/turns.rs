@@ -1,4 +1,5 @@
-//! Clients that always want one plain lock: what a turn costs the server, and how even the turns are.
+//! Clients that always want one plain lock: what a turn costs the server, and how even the turns
+//! are.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};

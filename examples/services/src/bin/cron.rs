@@ -4,8 +4,8 @@
 //! REDIS_URL=redis://127.0.0.1:6379 cargo run -p leasehold-examples --bin cron -- --period 60000 --at-most 50000
 //! ```
 //!
-//! - The crate `leasehold-once` claims each tick by its scheduled time, which is the same on every machine. The claim stays
-//!   although the job was quick, and although its process has ended.
+//! - The crate `leasehold-once` claims each tick by its scheduled time, which is the same on every
+//!   machine. The claim stays although the job was quick, and although its process has ended.
 //! - `--at-most`: a job that runs longer is dropped. Shorter than the period.
 #![expect(clippy::print_stdout, reason = "the tests read what happens")]
 

@@ -1,13 +1,15 @@
-//! A service that tells what its locks do: metrics for Prometheus at `/metrics`, and events in its log.
+//! A service that tells what its locks do: metrics for Prometheus at `/metrics`, and events in its
+//! log.
 //!
 //! ```text
 //! REDIS_URL=redis://127.0.0.1:6379 cargo run -p leasehold-examples --bin exporting -- --workers 4 --orders 100
 //! curl http://127.0.0.1:9000/metrics
 //! ```
 //!
-//! Each worker ships its orders one after the other, each under the lock of its customer, and writes every fourth into
-//! a ledger, under a fair lock. After the last order it can still be scraped; SIGTERM ends it. `RUST_LOG` chooses what
-//! is logged: `leasehold=debug` has a line for each acquisition, hold and release as well.
+//! Each worker ships its orders one after the other, each under the lock of its customer, and
+//! writes every fourth into a ledger, under a fair lock. After the last order it can still be
+//! scraped; SIGTERM ends it. `RUST_LOG` chooses what is logged: `leasehold=debug` has a line for
+//! each acquisition, hold and release as well.
 #![expect(clippy::print_stdout, reason = "the tests read what happens")]
 
 use std::time::Duration;

@@ -4,8 +4,9 @@
 //! REDIS_URL=redis://127.0.0.1:6379 cargo run -p leasehold-examples --bin fenced_redis
 //! ```
 //!
-//! The slow holder stands still until its lease is over, and goes on in the middle of a step. The write is refused because
-//! a later token has been there. `src/fenced_value.rs` has the script, and `docs/fencing.md` explains it.
+//! The slow holder stands still until its lease is over, and goes on in the middle of a step. The
+//! write is refused because a later token has been there. `src/fenced_value.rs` has the script, and
+//! `docs/fencing.md` explains it.
 #![expect(clippy::print_stdout, reason = "the example shows what happens")]
 
 use std::time::Duration;

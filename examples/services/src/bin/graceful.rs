@@ -4,15 +4,16 @@
 //! REDIS_URL=redis://127.0.0.1:6379 cargo run -p leasehold-examples --bin graceful
 //! ```
 //!
-//! `POST /orders/3/ship?work=2000` ships an order under its lock. Beside the requests a long job runs in steps,
-//! under a lock of its own. On SIGTERM:
+//! `POST /orders/3/ship?work=2000` ships an order under its lock. Beside the requests a long job
+//! runs in steps, under a lock of its own. On SIGTERM:
 //!
 //! 1. no connection is accepted any more, the job ends with its step and gives its lock back;
 //! 2. requests may go on for `--grace` milliseconds;
-//! 3. what is left is ended: `shutdown` releases every lock, and `run` drops the work whose lock is gone.
+//! 3. what is left is ended: `shutdown` releases every lock, and `run` drops the work whose lock is
+//!    gone.
 //!
-//! Kubernetes sends SIGKILL `terminationGracePeriodSeconds` (30 by default) after SIGTERM: all this must have
-//! ended by then.
+//! Kubernetes sends SIGKILL `terminationGracePeriodSeconds` (30 by default) after SIGTERM: all this
+//! must have ended by then.
 #![expect(clippy::print_stdout, reason = "the tests read what happens")]
 
 use std::collections::HashMap;

@@ -5,9 +5,10 @@
 //!     --database "host=127.0.0.1 user=shop dbname=shop" --sell 2 --item 7
 //! ```
 //!
-//! `--database` takes what tokio-postgres takes, or `sqlite:FILE`. The lock lets one seller at a time read the
-//! stock, think, and write what is left. The row keeps the highest token that has touched it, so a writer
-//! whose lock was lost after its last look at the guard is refused. `docs/fencing.md` explains the statements.
+//! `--database` takes what tokio-postgres takes, or `sqlite:FILE`. The lock lets one seller at a
+//! time read the stock, think, and write what is left. The row keeps the highest token that has
+//! touched it, so a writer whose lock was lost after its last look at the guard is refused.
+//! `docs/fencing.md` explains the statements.
 #![expect(clippy::print_stdout, reason = "the tests read what happens")]
 
 use std::path::Path;

@@ -4,9 +4,9 @@
 //! REDIS_URL=redis://127.0.0.1:6379 cargo run -p leasehold-examples --bin leader -- --lease 3000
 //! ```
 //!
-//! The leader holds a fenced lock with a renewed lease; its token is the number of its term. A leader that
-//! ends in order is followed at once; one that dies, or stands still, when its lease ends. A former leader
-//! finds out before it takes another step, and stands for election again.
+//! The leader holds a fenced lock with a renewed lease; its token is the number of its term. A
+//! leader that ends in order is followed at once; one that dies, or stands still, when its lease
+//! ends. A former leader finds out before it takes another step, and stands for election again.
 #![expect(clippy::print_stdout, reason = "the tests read what happens")]
 
 use std::time::Duration;
@@ -22,7 +22,8 @@ async fn main() -> Result<(), Failure> {
     let lock = client.fenced_lock("example:leader");
     loop {
         println!("waiting");
-        // Waits through outages too. If the process is to end, the place among the waiters is given up.
+        // Waits through outages too. If the process is to end, the place among the waiters is given
+        // up.
         let guard = tokio::select! {
             guard = lock.lock() => guard?,
             () = terminated.wait() => break,

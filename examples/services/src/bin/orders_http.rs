@@ -4,9 +4,9 @@
 //! REDIS_URL=redis://127.0.0.1:6379 cargo run -p leasehold-examples --bin orders_http -- --database orders.db
 //! ```
 //!
-//! `POST /orders` with a header `idempotency-key`. The middleware keeps two requests with one key from running
-//! at once, in whatever processes they are. The database remembers what was answered: the lock is gone when the
-//! request is, and a lock alone promises nothing beyond that.
+//! `POST /orders` with a header `idempotency-key`. The middleware keeps two requests with one key
+//! from running at once, in whatever processes they are. The database remembers what was answered:
+//! the lock is gone when the request is, and a lock alone promises nothing beyond that.
 #![expect(clippy::print_stdout, reason = "the tests read what happens")]
 
 use std::sync::Arc;

@@ -1,11 +1,13 @@
-//! Workers of many processes that share a number of slots: licences, encoders, connections to an old system.
+//! Workers of many processes that share a number of slots: licences, encoders, connections to an
+//! old system.
 //!
 //! ```text
 //! REDIS_URL=redis://127.0.0.1:6379 cargo run -p leasehold-examples --bin slots -- \
 //!     --slots 3 --tasks 2 --jobs 10 --resource 127.0.0.1:7000
 //! ```
 //!
-//! A slot is a permit of a semaphore. The permits of a process that died come back when its lease ends.
+//! A slot is a permit of a semaphore. The permits of a process that died come back when its lease
+//! ends.
 #![expect(clippy::print_stdout, reason = "the tests read what happens")]
 
 use std::time::Duration;

@@ -1,4 +1,5 @@
-//! Webhooks of many customers, sent by several processes: to each customer in order, and one at a time.
+//! Webhooks of many customers, sent by several processes: to each customer in order, and one at a
+//! time.
 //!
 //! ```text
 //! REDIS_URL=redis://127.0.0.1:6379 cargo run -p leasehold-examples --bin webhooks -- \
@@ -6,13 +7,14 @@
 //! ```
 //!
 //! - A fenced lock for each customer keeps the order: its holder alone sends to that customer.
-//! - A fenced value for each customer is the number of its last event that arrived. A process that was paused for
-//!   longer than its lease cannot set it back.
+//! - A fenced value for each customer is the number of its last event that arrived. A process that
+//!   was paused for longer than its lease cannot set it back.
 //! - A semaphore limits the connections of all processes.
 //!
-//! On SIGTERM each task finishes the attempt under way, writes it down and releases its lock, so the next process
-//! sends the next event. A process that dies between an attempt and its record sends that event again. So each
-//! request carries its number, and the receiver must ignore a number that it has seen.
+//! On SIGTERM each task finishes the attempt under way, writes it down and releases its lock, so
+//! the next process sends the next event. A process that dies between an attempt and its record
+//! sends that event again. So each request carries its number, and the receiver must ignore a
+//! number that it has seen.
 #![expect(clippy::print_stdout, reason = "the tests read what happens")]
 
 use std::time::Duration;

@@ -50,8 +50,9 @@ impl FromStr for Report {
 
 impl Redisson {
     /// Starts threads that contend, as `contend`, `contendrw`, `contendsem` or `contendpermit` of
-    /// `ContentionCommands.java` says, for a lock or a semaphore. They count in keys that begin with `inside`, and
-    /// hold it only while they count. `most` is the limit of a semaphore, or how many of a hundred rounds write.
+    /// `ContentionCommands.java` says, for a lock or a semaphore. They count in keys that begin
+    /// with `inside`, and hold it only while they count. `most` is the limit of a semaphore, or how
+    /// many of a hundred rounds write.
     pub(crate) fn contend(
         &self,
         command: &str,

@@ -12,7 +12,8 @@ use super::{Redisson, millis};
 use crate::harness::NEARLY_WHOLE;
 
 impl Redisson {
-    /// Takes a lock on a thread, without a limit for the wait. Without a lease, the watchdog renews it.
+    /// Takes a lock on a thread, without a limit for the wait. Without a lease, the watchdog renews
+    /// it.
     pub(crate) fn lock(&self, thread: &str, lock: &str, lease: Option<Duration>) -> Reply<()> {
         let lease = lease.map(millis).unwrap_or_default();
         self.done(&format!("lock {thread} {lock} {lease}"))

@@ -26,7 +26,8 @@ pub(super) fn count(trace: &Trace<'_>, context: &Context<'_>, cell: &mut Cell) {
         };
         let met = &mut cell.met;
         met.injections += 1;
-        // The last event of a killed process is earlier than the fault. The process held or waited until the fault.
+        // The last event of a killed process is earlier than the fault. The process held or waited
+        // until the fault.
         let killed = |process, last_event| fault.names_process(process) && last_event <= span.to;
         let held = |hold: &Hold| {
             let died = hold
@@ -52,7 +53,8 @@ fn is_held_in(hold: &Hold, span: Span) -> bool {
     hold.valid.iter().any(|valid| valid.common(span).is_some())
 }
 
-/// Whether a renewal is due in the span while the lock is held. A renewal is due when a third of the lease has passed.
+/// Whether a renewal is due in the span while the lock is held. A renewal is due when a third of
+/// the lease has passed.
 fn is_renewal_due_in(hold: &Hold, span: Span) -> bool {
     let Some(last) = hold.valid_until().filter(|_| !hold.is_fixed) else {
         return false;

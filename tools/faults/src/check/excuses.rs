@@ -1,4 +1,5 @@
-//! Which holds a server may have forgotten, and when. Only a forgotten hold excuses a second holder.
+//! Which holds a server may have forgotten, and when. Only a forgotten hold excuses a second
+//! holder.
 
 use super::faults::{Effect, Fault, Faults};
 use super::times::Span;
@@ -35,8 +36,8 @@ impl Fault<'_> {
         let window = self.window(learn_time);
         let is_in = |update: &&LeaseUpdate| window.common(update.span()).is_some();
         hold.lease_updates.iter().find(is_in)?;
-        // The replica certainly received the lease updates before the window. It grants the lock to nobody else until
-        // those leases have ended.
+        // The replica certainly received the lease updates before the window. It grants the lock to
+        // nobody else until those leases have ended.
         let before = hold
             .lease_updates
             .iter()
@@ -63,8 +64,8 @@ impl Fault<'_> {
 }
 
 impl<'a> Faults<'a> {
-    /// The last fault that may have made the server of this slot forget the hold, so that it does not have the hold at
-    /// this time or later.
+    /// The last fault that may have made the server of this slot forget the hold, so that it does
+    /// not have the hold at this time or later.
     pub(super) fn forgetting_fault(&self, slot: u16, hold: &Hold, at: u64) -> Option<&Fault<'a>> {
         let mut forgetting = self.forgetting(at).filter(|fault| fault.reaches_slot(slot));
         forgetting.find(|fault| {
@@ -74,22 +75,24 @@ impl<'a> Faults<'a> {
         })
     }
 
-    /// The last fault that left two servers for this slot, if one of them may not have known the hold at this time. The
-    /// other one may have known it all the time.
+    /// The last fault that left two servers for this slot, if one of them may not have known the
+    /// hold at this time. The other one may have known it all the time.
     pub(super) fn dividing_fault(&self, slot: u16, hold: &Hold, at: u64) -> Option<&Fault<'a>> {
         let forgetting = self.forgetting(at).filter(|fault| fault.reaches_slot(slot));
         let mut replacing = forgetting.filter(|fault| fault.effect == Effect::Replaces);
         replacing.find(|fault| fault.gap_at(hold, at, self.learn_time).is_some())
     }
 
-    /// The last fault in this slot that may have lost the grant of this hold, and its token, before `by`.
+    /// The last fault in this slot that may have lost the grant of this hold, and its token, before
+    /// `by`.
     pub(super) fn grant_losing_fault(&self, slot: u16, hold: &Hold, by: u64) -> Option<&Fault<'a>> {
         let grant = hold.lease_updates.first()?.span();
         let mut forgetting = self.forgetting(by).filter(|fault| fault.reaches_slot(slot));
         forgetting.find(|fault| fault.window(self.learn_time).common(grant).is_some())
     }
 
-    /// In how much of the time in which locks were held a server may have forgotten the hold, in thousandths.
+    /// In how much of the time in which locks were held a server may have forgotten the hold, in
+    /// thousandths.
     pub(super) fn excusable_permille(&self, trace: &Trace<'_>) -> u64 {
         let (mut held, mut excusable) = (0_u128, 0_u128);
         for hold in &trace.holds {

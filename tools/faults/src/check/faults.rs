@@ -153,9 +153,9 @@ impl<'a> Faults<'a> {
         self.unmatched.iter().map(say)
     }
 
-    /// A fault that may have made this process lose a hold in this time. The fault may have ended a little before,
-    /// because clients notice the consequences later. Slots do not matter: while one shard of a cluster is down, the
-    /// other shards refuse calls too.
+    /// A fault that may have made this process lose a hold in this time. The fault may have ended a
+    /// little before, because clients notice the consequences later. Slots do not matter: while one
+    /// shard of a cluster is down, the other shards refuse calls too.
     pub(super) fn cause(&self, process: u32, span: Span) -> Option<&Fault<'a>> {
         let concerns = |fault: &Fault<'_>| {
             let Scope { processes, slots } = fault.scope;
@@ -197,7 +197,8 @@ impl<'a> Faults<'a> {
         !self.begun_by(to).any(|fault| fault.is_on_in(span, margin))
     }
 
-    /// The parts of this time in which no fault is on, no fault was on within `margin` before, and no timer was late.
+    /// The parts of this time in which no fault is on, no fault was on within `margin` before, and
+    /// no timer was late.
     pub(super) fn calm_parts(&self, span: Span, margin: u64) -> Vec<Span> {
         let mut calm = Vec::new();
         let mut from = span.from;

@@ -1,4 +1,5 @@
-//! Builds one hold from its events: when it is valid, when it is stale, and when its holder notices a loss.
+//! Builds one hold from its events: when it is valid, when it is stale, and when its holder notices
+//! a loss.
 
 use crate::history::{Doing, Mode};
 
@@ -7,7 +8,8 @@ use super::trace::{
     Actions, Confirmation, Hold, LeaseUpdate, LossNotice, NoticeSource, WorkerId, Write,
 };
 
-/// Deadlines that differ by no more than this are the same, because they are computed from two clocks.
+/// Deadlines that differ by no more than this are the same, because they are computed from two
+/// clocks.
 const NOISE: u64 = 1_000_000;
 
 /// The kind of error by which a release reports that the lock was lost.
@@ -24,8 +26,8 @@ pub(super) struct OpenHold {
     previous_event: u64,
     /// Whether the worker extended the lease or re-entered the lock after the last confirmation.
     is_changed_by_worker: bool,
-    /// The number of lease updates when a renewal was last counted as failed. Until the next update, no other failure
-    /// is counted.
+    /// The number of lease updates when a renewal was last counted as failed. Until the next
+    /// update, no other failure is counted.
     updates_at_failure: usize,
 }
 
@@ -240,8 +242,8 @@ impl OpenHold {
         }
     }
 
-    /// The driver has renewed the lease. If the library names deadlines, the next deadline shows that, so do not count
-    /// it here too.
+    /// The driver has renewed the lease. If the library names deadlines, the next deadline shows
+    /// that, so do not count it here too.
     fn renew(&mut self, at: u64, error: Option<&str>) {
         if self
             .hold
@@ -318,7 +320,8 @@ impl OpenHold {
         }
     }
 
-    /// Returns whether this is permitted: one answer may have been in flight when the loss was reported.
+    /// Returns whether this is permitted: one answer may have been in flight when the loss was
+    /// reported.
     pub(super) fn confirm_after_loss(&mut self) -> bool {
         let is_first = self.phase == Phase::Lost;
         self.phase = Phase::LostAndHeld;
@@ -361,8 +364,8 @@ impl OpenHold {
         self.hold
     }
 
-    /// Completes a hold whose release was not confirmed. A server may still have it until its process releases it in
-    /// the background, or until a fixed lease ends.
+    /// Completes a hold whose release was not confirmed. A server may still have it until its
+    /// process releases it in the background, or until a fixed lease ends.
     pub(super) fn complete_unconfirmed(mut self, at: u64, cleanup_time: u64) -> Hold {
         let last = self.last_update();
         let runs_out = last.until.saturating_add(last.latest - last.earliest);
@@ -375,8 +378,8 @@ impl OpenHold {
         self.hold
     }
 
-    /// Completes a hold that nobody will release. A server may have it for two leases: a renewal that was in flight may
-    /// have extended it once more.
+    /// Completes a hold that nobody will release. A server may have it for two leases: a renewal
+    /// that was in flight may have extended it once more.
     pub(super) fn complete_orphaned(mut self, at: u64, cleanup_time: u64) -> Hold {
         let cleanup_time = cleanup_time.max(self.hold.lease.saturating_mul(2));
         let last = self.last_update().until.saturating_add(cleanup_time / 2);

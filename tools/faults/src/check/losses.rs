@@ -1,4 +1,5 @@
-//! Losses: holds that ended before their holders released them, and the faults that may have caused that.
+//! Losses: holds that ended before their holders released them, and the faults that may have caused
+//! that.
 
 use crate::result::Cell;
 
@@ -31,8 +32,8 @@ pub(super) fn judge(trace: &Trace<'_>, context: &Context<'_>, cell: &mut Cell) {
     }
 }
 
-/// A deadline that passed needs no cause if the lock is held again later: the lease was renewed, and the worker had
-/// only not yet seen the later deadline.
+/// A deadline that passed needs no cause if the lock is held again later: the lease was renewed,
+/// and the worker had only not yet seen the later deadline.
 fn needs_a_cause(notice: &LossNotice) -> bool {
     notice.by == NoticeSource::Library || !notice.is_retracted
 }

@@ -16,7 +16,8 @@ pub(super) struct Overlap {
     pub(super) holds: Vec<usize>,
 }
 
-/// Two readings of one deadline may differ by this much, because each is computed from another reading of the clock.
+/// Two readings of one deadline may differ by this much, because each is computed from another
+/// reading of the clock.
 const READING_ERROR: u64 = 100_000;
 
 /// One holder of an overlap.
@@ -27,7 +28,8 @@ pub(super) struct Participant<'a> {
     /// When the holder noticed, if it did so before it left.
     pub(super) noticed: Option<u64>,
     left: Option<u64>,
-    /// Whether a server may have forgotten this hold. If not, the other holder is the one that must notice.
+    /// Whether a server may have forgotten this hold. If not, the other holder is the one that must
+    /// notice.
     is_forgotten: bool,
 }
 
@@ -58,8 +60,8 @@ impl<'a> Participant<'a> {
     }
 }
 
-/// The latest time at which a holder must notice that another client has had the lock since `at`. Its next renewal
-/// shows that, or its deadline passes.
+/// The latest time at which a holder must notice that another client has had the lock since `at`.
+/// Its next renewal shows that, or its deadline passes.
 fn due(hold: &Hold, at: u64, context: &Context<'_>) -> u64 {
     let deadline = hold.deadline_at(at).unwrap_or(u64::MAX);
     // Without a renewal, or while the worker pauses, only the deadline shows the loss.
@@ -94,8 +96,8 @@ fn next_renewal(hold: &Hold, at: u64, third: u64) -> u64 {
     } else if update.is_some() && is_seen {
         at
     } else {
-        // The worker has not looked since the renewal was due. The renewal may have been sent in the meantime, so the
-        // next one is due up to a third of the lease later.
+        // The worker has not looked since the renewal was due. The renewal may have been sent in
+        // the meantime, so the next one is due up to a third of the lease later.
         at + third
     }
 }
@@ -114,7 +116,8 @@ pub(super) fn participants<'a>(
     holds.into_iter().map(participant).collect()
 }
 
-/// When a holder noticed in time. If an older and the youngest holder did, this is the time of the older one.
+/// When a holder noticed in time. If an older and the youngest holder did, this is the time of the
+/// older one.
 pub(super) fn noticed_in_time(participants: &[Participant<'_>]) -> Option<u64> {
     let (youngest, older) = participants.split_last()?;
     let of_older = older.iter().filter_map(Participant::noticed_in_time).min();
@@ -126,7 +129,8 @@ pub(super) fn one_left(participants: &[Participant<'_>]) -> bool {
     participants.iter().any(Participant::left_before)
 }
 
-/// Counts how long it took until a holder noticed, and for how long the older holders still reported the lock as held.
+/// Counts how long it took until a holder noticed, and for how long the older holders still
+/// reported the lock as held.
 pub(super) fn count(participants: &[Participant<'_>], at: u64, cell: &mut Cell) {
     let losses = &mut cell.losses;
     let in_time = noticed_in_time(participants);
@@ -143,7 +147,8 @@ pub(super) fn count(participants: &[Participant<'_>], at: u64, cell: &mut Cell) 
     let Some((youngest, older)) = participants.split_last() else {
         return;
     };
-    // If only the youngest holder noticed, its grant was the lost one. The older holders were right.
+    // If only the youngest holder noticed, its grant was the lost one. The older holders were
+    // right.
     let is_right = older
         .iter()
         .all(|participant| participant.noticed_in_time().is_none());

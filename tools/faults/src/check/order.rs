@@ -13,7 +13,8 @@ use super::trace::{Lock, Trace, Wait, WaitEnd};
 /// How long a worker's request may take to the server if its steps are not known.
 const MARGIN: u64 = 100_000_000;
 
-/// From when waiters asked for their places in a queue until they were told that they have them. By field.
+/// From when waiters asked for their places in a queue until they were told that they have them. By
+/// field.
 pub(super) struct Places(BTreeMap<String, Span>);
 
 impl Places {

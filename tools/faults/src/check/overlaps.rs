@@ -11,7 +11,8 @@ use super::notice::{self, Overlap};
 use super::times::{Span, format_length};
 use super::trace::{Hold, Lock, Trace};
 
-/// The two conflicting holds. If the holds are permits, both entries are the permit that exceeded the limit.
+/// The two conflicting holds. If the holds are permits, both entries are the permit that exceeded
+/// the limit.
 type Pair = (usize, usize);
 
 #[derive(Default)]
@@ -35,8 +36,8 @@ impl Findings {
     }
 }
 
-/// The order matters for intervals that begin at the same instant: a grant must be compared with the stale ones, but
-/// not with the valid ones.
+/// The order matters for intervals that begin at the same instant: a grant must be compared with
+/// the stale ones, but not with the valid ones.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Kind {
     Stale,
@@ -253,15 +254,16 @@ fn judge_overlap(trace: &Trace<'_>, context: &Context<'_>, overlap: &Overlap, ce
     }
 }
 
-/// A fault that explains the overlap: the server that granted the last hold may not have known an earlier one.
+/// A fault that explains the overlap: the server that granted the last hold may not have known an
+/// earlier one.
 fn excuse<'a>(
     trace: &Trace<'_>,
     context: &'a Context<'_>,
     overlap: &Overlap,
 ) -> Option<&'a Fault<'a>> {
     let slot = trace.locks[overlap.lock].slot;
-    // A server must know only the grants before its own. So a hold excuses the overlap only if its grant may have been
-    // sent before another hold was granted.
+    // A server must know only the grants before its own. So a hold excuses the overlap only if its
+    // grant may have been sent before another hold was granted.
     let last_grant_of_others = |hold: usize| {
         let others = overlap.holds.iter().filter(|other| **other != hold);
         others
@@ -279,8 +281,8 @@ fn excuse<'a>(
         .iter()
         .find_map(|hold| faults.forgetting_fault(slot, hold, overlap.at));
     forgotten.or_else(|| {
-        // The replaced server may have given the last grant without knowing the earlier one, which the new server has.
-        // The last grant was then lost with the replaced server.
+        // The replaced server may have given the last grant without knowing the earlier one, which
+        // the new server has. The last grant was then lost with the replaced server.
         let last = overlap.holds.iter().map(|index| &trace.holds[*index]);
         let last = last.max_by_key(|hold| hold.granted)?;
         faults.forgetting_fault(slot, last, overlap.at)?;

@@ -1,4 +1,5 @@
-//! Turns events into waits and holds. Reports events in an impossible order as mistakes of the driver.
+//! Turns events into waits and holds. Reports events in an impossible order as mistakes of the
+//! driver.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,7 +18,8 @@ pub(super) fn traces<'a>(
 ) -> BTreeMap<&'a str, Trace<'a>> {
     let mut reader = Reader {
         clock,
-        // Two leases: the current one, and another one because a renewal or a retry may still be in flight.
+        // Two leases: the current one, and another one because a renewal or a retry may still be in
+        // flight.
         cleanup_time: nanos(rules.lease * 2),
         lease: nanos(rules.lease),
         knows_deadlines: rules.knows_deadlines,
@@ -33,8 +35,8 @@ pub(super) fn traces<'a>(
     reader.complete()
 }
 
-/// The kind of error if a server refuses the call, for example because a permission is missing. The library does not
-/// retry such a call, so a hold ends only with its lease.
+/// The kind of error if a server refuses the call, for example because a permission is missing. The
+/// library does not retry such a call, so a hold ends only with its lease.
 const FORBIDDEN: &str = "Protocol";
 
 /// Reads events one after the other.

@@ -1,4 +1,5 @@
-//! Small handwritten histories. For each rule there is one that breaks it, and the most similar one that does not.
+//! Small handwritten histories. For each rule there is one that breaks it, and the most similar one
+//! that does not.
 
 mod actors;
 mod coverage;

@@ -91,9 +91,9 @@ impl<'a> Fenced<'a> {
         }
     }
 
-    /// The fault that explains a refused write, and what was lost by it. The resource had seen the same or a higher
-    /// token. If that was granted before this hold, the counter was lost. If it was granted later, the server that
-    /// granted it had forgotten this hold.
+    /// The fault that explains a refused write, and what was lost by it. The resource had seen the
+    /// same or a higher token. If that was granted before this hold, the counter was lost. If it
+    /// was granted later, the server that granted it had forgotten this hold.
     fn explains_refusal<'b>(
         &self,
         context: &'b Context<'_>,

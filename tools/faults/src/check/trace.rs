@@ -10,7 +10,8 @@ use crate::result::Holds;
 
 use super::times::Span;
 
-/// A hold shorter than this is brief: its worker had time to find that there is nothing to do, and for nothing else.
+/// A hold shorter than this is brief: its worker had time to find that there is nothing to do, and
+/// for nothing else.
 const BRIEF: u64 = 1_000_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -130,8 +131,8 @@ impl LeaseUpdate {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LossNotice {
     pub(super) at: u64,
-    /// When the worker looked. If the deadline passed unseen, this is later than `at`. The lease may have been renewed
-    /// in between.
+    /// When the worker looked. If the deadline passed unseen, this is later than `at`. The lease
+    /// may have been renewed in between.
     pub(super) seen: u64,
     pub(super) by: NoticeSource,
     /// The last lease update before it.
@@ -321,8 +322,8 @@ impl<'a> Trace<'a> {
             .collect()
     }
 
-    /// The group of each lock. Locks that names take together are one group, directly or through other locks; its
-    /// number is the lowest index.
+    /// The group of each lock. Locks that names take together are one group, directly or through
+    /// other locks; its number is the lowest index.
     pub(super) fn groups(&self) -> Vec<usize> {
         let mut groups: Vec<usize> = (0..self.locks.len()).collect();
         for name in self.names.iter().filter(|name| name.locks.len() > 1) {

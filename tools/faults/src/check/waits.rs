@@ -1,5 +1,6 @@
-//! How long workers waited, whether a worker was left waiting, and how soon each lock was granted again after a fault.
-//! The time in which the lock is held is no part of an outage or a recovery, because waiters have to wait then.
+//! How long workers waited, whether a worker was left waiting, and how soon each lock was granted
+//! again after a fault. The time in which the lock is held is no part of an outage or a recovery,
+//! because waiters have to wait then.
 
 use crate::history::Mode;
 use crate::result::Cell;
@@ -10,7 +11,8 @@ use super::idle;
 use super::times::{Span, format_length, millis, nanos};
 use super::trace::{Lock, Trace, WaitEnd};
 
-/// Two waits for a lock that are at most this far apart count as one, because a worker needs some time to ask again.
+/// Two waits for a lock that are at most this far apart count as one, because a worker needs some
+/// time to ask again.
 const MARGIN: u64 = 100_000_000;
 
 pub(super) fn judge(
@@ -98,7 +100,8 @@ impl Recovery<'_> {
 pub(super) struct Queue<'a> {
     lock: &'a str,
     waits: Vec<Span>,
-    /// For each wait, sorted by its beginning: when it began, and when it and all earlier ones had ended.
+    /// For each wait, sorted by its beginning: when it began, and when it and all earlier ones had
+    /// ended.
     ends: Vec<(u64, u64)>,
     grants: Vec<u64>,
     /// When the lock, or another lock of its group, was held.

@@ -208,8 +208,8 @@ fn busy(world: &mut World, random: &mut fastrand::Rng) -> Injected {
         connection
             .send(&["EVAL", "while true do end", "0"])
             .expect("the command is sent");
-        // The script keeps running after its connection is closed. So the connection may be dropped as soon as the
-        // server is busy.
+        // The script keeps running after its connection is closed. So the connection may be dropped
+        // as soon as the server is busy.
         let is_busy = || {
             let reply = server.connection().command(&["PING"]);
             reply.is_ok_and(|reply| reply.text().starts_with("BUSY"))
@@ -221,7 +221,8 @@ fn busy(world: &mut World, random: &mut fastrand::Rng) -> Injected {
         );
     };
     settings(world, random, "a script does not end", start, |server| {
-        // A sentinel may have killed the script already. Either way, the script ends a moment after the kill.
+        // A sentinel may have killed the script already. Either way, the script ends a moment after
+        // the kill.
         let has_ended = || {
             let mut connection = server.connection();
             drop(connection.command(&["SCRIPT", "KILL"]));

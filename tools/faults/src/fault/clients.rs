@@ -53,8 +53,8 @@ fn any_seat(world: &World, random: &mut fastrand::Rng) -> usize {
 fn freeze(world: &mut World, random: &mut fastrand::Rng) -> Injected {
     let seat = any_seat(world, random);
     let number = world.clients.seats()[seat].number;
-    // Let the client stop itself at the worst moment, just before a write. A client that gets no lock in time never
-    // does, so it is stopped from outside.
+    // Let the client stop itself at the worst moment, just before a write. A client that gets no
+    // lock in time never does, so it is stopped from outside.
     let until = clock::monotonic() + u64::try_from(SOON.as_nanos()).expect("seconds");
     world
         .clients

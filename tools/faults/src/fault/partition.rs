@@ -1,7 +1,9 @@
-//! A partition: one master and one client on one side, all other servers and clients on the other side.
+//! A partition: one master and one client on one side, all other servers and clients on the other
+//! side.
 //!
-//! The program runs in its own network namespace, in which each server runs as its own user. A firewall in the
-//! namespace silently drops packets between servers of different sides. Proxies separate clients from servers.
+//! The program runs in its own network namespace, in which each server runs as its own user. A
+//! firewall in the namespace silently drops packets between servers of different sides. Proxies
+//! separate clients from servers.
 
 use std::collections::BTreeSet;
 use std::io::Write as _;
@@ -32,8 +34,8 @@ pub(super) fn begin(world: &mut World, random: &mut fastrand::Rng) -> Injected {
             world.lines().for_each(Line::pass);
         },
     );
-    // Without shards, the master owns all slots, so the fault affects every client. Only the client on the side of the
-    // old master cannot learn about the new master before the fault ends.
+    // Without shards, the master owns all slots, so the fault affects every client. Only the client
+    // on the side of the old master cannot learn about the new master before the fault ends.
     let slots = if slots.is_empty() {
         vec![(0, LAST_SLOT)]
     } else {
@@ -68,8 +70,8 @@ fn rules(world: &World, master: Node) -> String {
     )
 }
 
-/// Makes the proxies block connections between the sides: the isolated client reaches only the isolated master, and the
-/// other clients reach only the other servers.
+/// Makes the proxies block connections between the sides: the isolated client reaches only the
+/// isolated master, and the other clients reach only the other servers.
 fn sides(world: &World, master: Node, seat: usize) {
     let Node(_, alone) = master;
     for (of, one) in world.clients.seats().iter().enumerate() {

@@ -129,7 +129,8 @@ fn behind(world: &mut World, random: &mut fastrand::Rng) -> Injected {
         let reply = master.command(&["CONFIG", "SET", "requirepass", password]);
         assert_eq!(reply.expect("the master replies").text(), "OK");
     };
-    // Existing connections stay open. The replica is disconnected below, and cannot reconnect without the password.
+    // Existing connections stay open. The replica is disconnected below, and cannot reconnect
+    // without the password.
     set_password("nobody knows");
     cluster
         .node(new)

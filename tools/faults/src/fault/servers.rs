@@ -71,8 +71,8 @@ fn freeze(world: &mut World, random: &mut fastrand::Rng) -> Injected {
 }
 
 fn kill(world: &mut World, random: &mut fastrand::Rng) -> Injected {
-    // Of five servers, kill only one at a time, because that is all the guarantee covers: two servers that lose their
-    // data may be two of the three that granted a lock.
+    // Of five servers, kill only one at a time, because that is all the guarantee covers: two
+    // servers that lose their data may be two of the three that granted a lock.
     let mut victims = world.victims(random);
     victims.truncate(1);
     for &node in &victims {

@@ -20,7 +20,8 @@ enum Mild {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Schedule {
     pub(super) seed: u64,
-    /// Mean time from the end of one fault to the next. The actual time is between half and twice as much.
+    /// Mean time from the end of one fault to the next. The actual time is between half and twice
+    /// as much.
     pub(super) calm_ms: u64,
 }
 
@@ -33,8 +34,8 @@ const ALL: [(Mild, &str); 6] = [
     (Mild::KillCallers, "client kill type normal"),
 ];
 
-/// Injects faults until the sender of `end` is dropped. Each turn injects every fault once, in random order. Returns
-/// how often each fault was injected.
+/// Injects faults until the sender of `end` is dropped. Each turn injects every fault once, in
+/// random order. Returns how often each fault was injected.
 pub(super) fn inject(
     server: &Server,
     proxy: &Proxy,

@@ -1,5 +1,5 @@
-//! The load: two clients of the library in their own process, so that its memory, threads and descriptors are those of
-//! the library.
+//! The load: two clients of the library in their own process, so that its memory, threads and
+//! descriptors are those of the library.
 
 use std::collections::BTreeMap;
 use std::io::{Read as _, stdin};
@@ -41,8 +41,8 @@ impl Size {
         Duration::from_millis(self.lease_ms)
     }
 
-    /// The clients must be idle after this time. They give up an unconfirmed release after two leases and 10 s, and remember
-    /// for 30 s that others poll for a name.
+    /// The clients must be idle after this time. They give up an unconfirmed release after two
+    /// leases and 10 s, and remember for 30 s that others poll for a name.
     pub(super) fn rest(&self) -> Duration {
         2 * self.lease() + Duration::from_secs(32)
     }

@@ -24,8 +24,8 @@ impl Losses {
 
     /// A timer of the process was late by this, and the clients have counted so many losses.
     ///
-    /// A hold is renewed in each third of its lease. So the stalls within a lease must have taken at least such a third,
-    /// or they have cost no hold.
+    /// A hold is renewed in each third of its lease. So the stalls within a lease must have taken
+    /// at least such a third, or they have cost no hold.
     pub(super) fn look(&mut self, now: Instant, late: Duration, lost: u64) {
         let new = lost.saturating_sub(std::mem::replace(&mut self.seen, lost));
         self.stalls.push_back((now, late));

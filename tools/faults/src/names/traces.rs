@@ -75,8 +75,8 @@ const GONE: i64 = -2;
 const OTHERS_SHOWN: usize = 10;
 
 impl Traces {
-    /// Waits until everything that must go is gone, at most until `limit` after `since`. Replies may stay if they
-    /// expire later than that.
+    /// Waits until everything that must go is gone, at most until `limit` after `since`. Replies
+    /// may stay if they expire later than that.
     pub(super) fn after_waiting(server: &Server, since: Instant, limit: Duration) -> Self {
         let waits_for_replies = limit > REPLY;
         loop {

@@ -4,8 +4,8 @@ use super::load::{Gauges, Size};
 use super::visit::{FENCED, SEMAPHORE};
 use super::{Outcome, Point};
 
-/// Memory has not grown if its median in the last quarter of the samples exceeds the median in the second quarter by at
-/// most this much. The first quarter is the warm-up.
+/// Memory has not grown if its median in the last quarter of the samples exceeds the median in the
+/// second quarter by at most this much. The first quarter is the warm-up.
 const FLAT_KIB: u64 = 4 * 1024;
 
 type Metric = fn(&Point) -> u64;
@@ -27,7 +27,8 @@ pub(super) fn violations(outcome: &Outcome, size: &Size) -> Vec<String> {
     violations
 }
 
-/// Problems of the work itself: names that were not locked, errors, and contention or faults that did not occur.
+/// Problems of the work itself: names that were not locked, errors, and contention or faults that
+/// did not occur.
 fn work(outcome: &Outcome, size: &Size) -> Vec<String> {
     let (mut found, totals) = (Vec::new(), &outcome.totals);
     if totals.names != size.names {
@@ -68,7 +69,8 @@ fn work(outcome: &Outcome, size: &Size) -> Vec<String> {
     found
 }
 
-/// Numbers that are higher in the last quarter than in the second, or higher at rest than before the first name.
+/// Numbers that are higher in the last quarter than in the second, or higher at rest than before
+/// the first name.
 fn growth(series: &[Point], at_rest: &Point) -> Vec<String> {
     let quarter = series.len() / 4;
     if series.len() < SAMPLES_MIN {
@@ -103,7 +105,8 @@ fn growth(series: &[Point], at_rest: &Point) -> Vec<String> {
             ));
         }
     }
-    // The tasks of the load have ended whenever a sample is taken, so only tasks of the library count here.
+    // The tasks of the load have ended whenever a sample is taken, so only tasks of the library
+    // count here.
     let (usual, after) = (median(second, |point| point.load.tasks), at_rest.load.tasks);
     if after > usual {
         found.push(format!("{after} tasks at rest, {usual} between two rounds"));

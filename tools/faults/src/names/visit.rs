@@ -137,8 +137,8 @@ pub(super) fn is_semaphore(key: &str) -> bool {
     number.is_some_and(|number| kind_of(number).1 == SEMAPHORE)
 }
 
-/// The first client holds the lock until an attempt of the second one has failed, and for a moment more while the second
-/// one waits. In half of the cases, the failed attempt has waited too.
+/// The first client holds the lock until an attempt of the second one has failed, and for a moment
+/// more while the second one waits. In half of the cases, the failed attempt has waited too.
 async fn contend(
     first: Visit<'_>,
     second: Visit<'_>,
@@ -196,8 +196,8 @@ impl Visit<'_> {
         }
     }
 
-    /// Releases the hold, or drops it. If a release fails, the lock is taken and released again, because the outcome of
-    /// the first release may be unknown.
+    /// Releases the hold, or drops it. If a release fails, the lock is taken and released again,
+    /// because the outcome of the first release may be unknown.
     async fn release(&self, mut held: Held) -> Result<(), Refused> {
         loop {
             if let Err(error) = held.check() {
@@ -244,8 +244,9 @@ impl Visit<'_> {
         })
     }
 
-    /// Counts the error. Pauses if the call may be retried, and fails otherwise. After a loss everything is done again;
-    /// the client counts it, too, and the verdict says whether there may be any.
+    /// Counts the error. Pauses if the call may be retried, and fails otherwise. After a loss
+    /// everything is done again; the client counts it, too, and the verdict says whether there may
+    /// be any.
     async fn count_and_pause(&self, error: &Error) -> Result<(), Refused> {
         let tally = &self.visitor.tally;
         if !error.is_retryable() && !matches!(error, Error::Lost { .. }) {

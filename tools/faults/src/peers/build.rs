@@ -1,4 +1,5 @@
-//! Builds drivers in `target/peers/fault-run`. They are built again only if their sources have changed.
+//! Builds drivers in `target/peers/fault-run`. They are built again only if their sources have
+//! changed.
 
 use std::fs;
 use std::io;
@@ -163,7 +164,8 @@ fn after(text: &str, before: &str) -> String {
     rest[..end].to_owned()
 }
 
-/// When a file of the folder was last changed. Files that tools write next to the sources do not count.
+/// When a file of the folder was last changed. Files that tools write next to the sources do not
+/// count.
 fn newest(folder: &Path) -> io::Result<SystemTime> {
     let mut newest = SystemTime::UNIX_EPOCH;
     for entry in fs::read_dir(folder)? {

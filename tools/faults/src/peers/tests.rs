@@ -1,7 +1,8 @@
 //! Tests each driver on its deployments.
 //!
-//! The tests are ignored by default, because they need Go, Java, Python, and registries to install from.
-//! `cargo test -p leasehold-faults --bin leasehold-faults -- peers --include-ignored --nocapture`
+//! The tests are ignored by default, because they need Go, Java, Python, and registries to install
+//! from. `cargo test -p leasehold-faults --bin leasehold-faults -- peers --include-ignored
+//! --nocapture`
 
 mod before_a_write;
 mod clients;
@@ -215,7 +216,8 @@ fn two_processes_exclude_each_other(peer: &Peer) {
     }
 }
 
-/// The library as its driver reports it: with its own version, but without the version of its Redis client.
+/// The library as its driver reports it: with its own version, but without the version of its Redis
+/// client.
 fn library(peer: &Peer) -> String {
     let version = peer.version();
     format!(
@@ -402,7 +404,8 @@ fn each_peer_is_described_completely() {
         );
         assert!(peer.places.contains(&Kind::Single) && peer.key.contains("{name}"));
         assert!(peer.workloads.contains(&Workload::Plain), "{}", peer.name);
-        // The program must come from our own build, so that the reported version is the one that runs.
+        // The program must come from our own build, so that the reported version is the one that
+        // runs.
         let program = peer.command();
         let program = Path::new(program.get_program());
         assert!(

@@ -1,7 +1,7 @@
 //! Selects the timelines that are published. There are few, and each one teaches a lesson.
 //!
-//! They are not picked by hand. A lesson states which cells can show it. The report has the timeline of the matching
-//! cell with the lowest seed. If no cell matches, the lesson is left out.
+//! They are not picked by hand. A lesson states which cells can show it. The report has the
+//! timeline of the matching cell with the lowest seed. If no cell matches, the lesson is left out.
 
 use super::{TIMELINES, file_name};
 use crate::result::Cell;

@@ -24,7 +24,8 @@ pub(super) fn escaped(text: &str) -> String {
     out
 }
 
-/// A code span. Backticks become apostrophes, and pipes are escaped, so that the span works in a table as well.
+/// A code span. Backticks become apostrophes, and pipes are escaped, so that the span works in a
+/// table as well.
 pub(super) fn code(text: &str) -> String {
     let text = text
         .replace('`', "'")
@@ -96,7 +97,8 @@ pub(super) fn percent(permille: u64) -> String {
 /// Formats seconds since 1970: `2026-11-22 03:04 UTC`.
 pub(super) fn time(seconds: u64) -> String {
     let (days, of_day) = (seconds / 86_400, seconds % 86_400);
-    // Years start in March here, so that a leap day is the last day of its year (Howard Hinnant's algorithm).
+    // Years start in March here, so that a leap day is the last day of its year (Howard Hinnant's
+    // algorithm).
     let days = days + 719_468;
     let (era, of_era) = (days / 146_097, days % 146_097);
     let year = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;

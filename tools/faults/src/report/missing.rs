@@ -205,8 +205,8 @@ pub(crate) fn left_out(
             .map(|run| format!("{run}: the run left no result.")),
     );
     let parts = &report.facts.origin.parts;
-    // A part that failed may have been repeated with success. Exit code 1 means violations, so it counts as success
-    // here.
+    // A part that failed may have been repeated with success. Exit code 1 means violations, so it
+    // counts as success here.
     let is_done = |name: &str| parts.iter().any(|part| part.name == name && part.code < 2);
     for part in parts.iter().filter(|part| !is_done(&part.name)) {
         left_out.push(format!("{} ended with exit code {}.", part.name, part.code));

@@ -1,5 +1,5 @@
-//! The pages: an index, one for each deployment, one for the other libraries, and one for the bugs that the run
-//! detects.
+//! The pages: an index, one for each deployment, one for the other libraries, and one for the bugs
+//! that the run detects.
 
 mod deployment;
 mod index;
@@ -19,7 +19,8 @@ const POWER: &str = "power.md";
 const GENERATED: &str =
     "<!-- Written by tools/faults/publish. What is changed here by hand is lost. -->\n\n";
 
-/// Limits of a list of sentences. The totals on the pages count the sentences that are not listed as well.
+/// Limits of a list of sentences. The totals on the pages count the sentences that are not listed
+/// as well.
 #[derive(Clone, Copy)]
 struct Limits {
     /// A cell is left out if this many sentences are listed before it.
@@ -121,8 +122,8 @@ fn section(title: &str, about: &str, content: &str) -> String {
     }
 }
 
-/// Lists sentences of the cells, and for each cell the command that repeats its run. If the limits shorten the list, a
-/// last line states the total.
+/// Lists sentences of the cells, and for each cell the command that repeats its run. If the limits
+/// shorten the list, a last line states the total.
 fn sentences<'a>(
     cells: impl Iterator<Item = &'a Cell>,
     of: impl Fn(&Cell) -> &[String],
@@ -157,8 +158,8 @@ fn sentences<'a>(
     format!("{lines}\n{shown} of {total} are shown; `results.json` has all.\n")
 }
 
-/// Returns the command that started the long run of a cell. If that is not known, returns the usual command for the
-/// cell.
+/// Returns the command that started the long run of a cell. If that is not known, returns the usual
+/// command for the cell.
 fn long_run_command(report: &Report) -> impl Fn(&Cell) -> String {
     |cell| {
         let name = format!("long-{}", cell.deployment);

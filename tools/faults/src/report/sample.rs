@@ -81,8 +81,8 @@ pub(super) fn cell(deployment: &str, fault: &str, workload: &str) -> Cell {
     }
 }
 
-/// Four processes take turns with each lock for ten seconds. Process 2 is stopped while it holds the lock, for longer
-/// than its lease of a second. Process 3 is killed while it holds the lock.
+/// Four processes take turns with each lock for ten seconds. Process 2 is stopped while it holds
+/// the lock, for longer than its lease of a second. Process 3 is killed while it holds the lock.
 pub(super) fn taking_turns(workload: &str, locks: u64, hold_ms: u64) -> Vec<Event> {
     const LEASE: u64 = 1000;
     let mut random = fastrand::Rng::with_seed(7);
@@ -220,7 +220,8 @@ pub(super) fn readers() -> Vec<Event> {
     events
 }
 
-/// After a failover, two processes hold the same lock, until process 1 notices that its hold is lost.
+/// After a failover, two processes hold the same lock, until process 1 notices that its hold is
+/// lost.
 pub(super) fn two_holders() -> Vec<Event> {
     let lock_event = |at, process, what| event(at, process, 0, "plain:0", what);
     let ask = || What::Asked {

@@ -32,7 +32,8 @@ pub(crate) fn median(values: &[u64]) -> Option<u64> {
     sorted.get(sorted.len() / 2).copied()
 }
 
-/// Converts without loss up to `u32::MAX`, and returns that for larger numbers. Enough for a picture or a quotient.
+/// Converts without loss up to `u32::MAX`, and returns that for larger numbers. Enough for a
+/// picture or a quotient.
 pub(crate) fn approximate(number: u64) -> f64 {
     u32::try_from(number).map_or(f64::from(u32::MAX), f64::from)
 }

@@ -1,10 +1,10 @@
-//! Writes SVG as text, without a crate. A picture is a handful of long paths. It must be small and follow the light or
-//! dark mode of the reader, which needs a style sheet and no drawing calls.
+//! Writes SVG as text, without a crate. A picture is a handful of long paths. It must be small and
+//! follow the light or dark mode of the reader, which needs a style sheet and no drawing calls.
 
 use std::fmt::{Arguments, Write};
 
-/// The styles that all pictures share. The colours of the pictures are from Okabe and Ito's palette, which colour-blind
-/// readers can tell apart.
+/// The styles that all pictures share. The colours of the pictures are from Okabe and Ito's
+/// palette, which colour-blind readers can tell apart.
 const STYLE: &str = "\
 text{fill:#1f2328}path{fill:none}\
 .a{font-weight:bold;font-size:15px}.m{fill:#59636e}.e{text-anchor:end}.c{text-anchor:middle}\
@@ -17,7 +17,8 @@ pub(super) struct Svg {
     body: String,
 }
 
-/// The style sheet of one kind of picture, for light and dark mode. The dark rules override the light ones.
+/// The style sheet of one kind of picture, for light and dark mode. The dark rules override the
+/// light ones.
 pub(super) struct Style {
     pub(super) light: &'static str,
     pub(super) dark: &'static str,
@@ -68,7 +69,8 @@ impl Svg {
     }
 }
 
-/// Escapes text for XML. Control characters, which XML does not allow, become the replacement character.
+/// Escapes text for XML. Control characters, which XML does not allow, become the replacement
+/// character.
 pub(super) fn escaped(text: &str) -> String {
     let text = text
         .replace('&', "&amp;")

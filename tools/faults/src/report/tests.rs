@@ -39,7 +39,8 @@ impl Drop for Folder {
 const SPECIAL_CHARACTERS: &str = "<&>|`]_*\n(x";
 const COMMIT: &str = "0123456789abcdef0123456789abcdef01234567";
 
-/// Two deployments, two faults, three seeds and three workloads: 12 runs with 36 cells. Each run has two injections.
+/// Two deployments, two faults, three seeds and three workloads: 12 runs with 36 cells. Each run
+/// has two injections.
 fn matrix() -> Vec<Cell> {
     let mut cells = Vec::new();
     for deployment in ["single", "sentinel"] {
@@ -85,7 +86,8 @@ fn matrix() -> Vec<Cell> {
     cells
 }
 
-/// This library and another one, with ten seeds. The other one has two holders with three of the seeds.
+/// This library and another one, with ten seeds. The other one has two holders with three of the
+/// seeds.
 fn compared() -> Vec<Cell> {
     let mut cells = Vec::new();
     for library in ["leasehold", "bsm/redislock"] {

@@ -1,5 +1,5 @@
-//! Draws the timeline of a cell: which process held which lock when, as far as the processes reported it, and the
-//! faults.
+//! Draws the timeline of a cell: which process held which lock when, as far as the processes
+//! reported it, and the faults.
 
 mod holds;
 mod lanes;
@@ -17,8 +17,8 @@ use holds::{Activity, Fault, Mark, faults, overlaps};
 use lanes::{Lanes, Scale};
 
 const SECOND: u64 = 1_000_000_000;
-/// The size that a picture should not exceed, because some pictures are committed. A picture that would be larger shows
-/// fewer locks.
+/// The size that a picture should not exceed, because some pictures are committed. A picture that
+/// would be larger shows fewer locks.
 const BYTES: usize = 8_000;
 /// The most locks in one picture.
 const LOCKS: usize = 3;
@@ -53,8 +53,9 @@ pub(crate) fn window(history: &[Event]) -> Range<u64> {
     from..to.min(last).max(from + SECOND)
 }
 
-/// The most interesting time: around two holders at once, a refused write, or a reported loss, in this order. It
-/// includes the fault that came before. Returns `None` if nothing like that happened.
+/// The most interesting time: around two holders at once, a refused write, or a reported loss, in
+/// this order. It includes the fault that came before. Returns `None` if nothing like that
+/// happened.
 fn focus(activity: &Activity, faults: &[Fault]) -> Option<Range<u64>> {
     let mut by_lock: BTreeMap<&str, Vec<_>> = BTreeMap::new();
     for hold in &activity.holds {
@@ -68,7 +69,8 @@ fn focus(activity: &Activity, faults: &[Fault]) -> Option<Range<u64>> {
     let event = first_overlap
         .or_else(|| first(&activity.refused_writes))
         .or_else(|| first(&activity.reported_losses))?;
-    // Of several active faults, the first one is the cause: an election, for example, follows from another fault.
+    // Of several active faults, the first one is the cause: an election, for example, follows from
+    // another fault.
     let begun = || {
         faults
             .iter()
@@ -85,8 +87,8 @@ fn focus(activity: &Activity, faults: &[Fault]) -> Option<Range<u64>> {
     Some(from..(event.end + AFTER).clamp(from + 6 * SECOND, from + LONGEST))
 }
 
-/// Draws the most interesting time of the history, or the given window if there is none. The cell is used for titles
-/// only.
+/// Draws the most interesting time of the history, or the given window if there is none. The cell
+/// is used for titles only.
 pub(crate) fn draw(history: &[Event], cell: &Cell, window: Range<u64>) -> String {
     let (activity, faults) = (Activity::of(history), faults(history));
     let begin = history.first().map_or(window.start, |event| event.at);
@@ -181,8 +183,8 @@ impl Picture<'_> {
         parts.join(" · ")
     }
 
-    /// Returns the locks to show, and how many locks there are. Locks with the most overlaps are chosen first, then
-    /// those with the most marks, then those with the most holds.
+    /// Returns the locks to show, and how many locks there are. Locks with the most overlaps are
+    /// chosen first, then those with the most marks, then those with the most holds.
     fn choose(&self, locks: usize) -> (Vec<String>, usize) {
         let mut by_lock: BTreeMap<&str, Vec<_>> = BTreeMap::new();
         for hold in self
@@ -228,8 +230,8 @@ impl Picture<'_> {
             .collect()
     }
 
-    /// Arranges the names of the faults in rows, so that they do not touch. A fault whose name fits in no row has only
-    /// its band.
+    /// Arranges the names of the faults in rows, so that they do not touch. A fault whose name fits
+    /// in no row has only its band.
     fn labels(&self) -> Vec<Vec<(u64, &str)>> {
         let scale = Scale {
             window: self.window.clone(),

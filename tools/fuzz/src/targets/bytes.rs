@@ -1,5 +1,5 @@
-//! Arbitrary bytes from a server, from its first byte on, in pieces of any size. Connecting must succeed, or fail
-//! within its time limit.
+//! Arbitrary bytes from a server, from its first byte on, in pieces of any size. Connecting must
+//! succeed, or fail within its time limit.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,5 +1,5 @@
-//! Wrong replies of one server, of sentinels and of a cluster. Each call must return a value or a documented error.
-//! Once the replies are correct again, everything must work on new connections.
+//! Wrong replies of one server, of sentinels and of a cluster. Each call must return a value or a
+//! documented error. Once the replies are correct again, everything must work on new connections.
 
 use arbitrary::{Result, Unstructured};
 use leasehold::{Client, Error, Lease, Lock};

@@ -1,5 +1,5 @@
-//! A valid name is locked and unlocked, whatever characters it contains. An invalid one is refused before anything is
-//! sent.
+//! A valid name is locked and unlocked, whatever characters it contains. An invalid one is refused
+//! before anything is sent.
 
 use std::collections::BTreeMap;
 
@@ -37,7 +37,8 @@ const PIECES: [&str; 24] = [
     "%",
 ];
 
-/// Whether a name is valid by the documented rules: 1 to 1024 bytes with the prefix, and braces only as a hash tag.
+/// Whether a name is valid by the documented rules: 1 to 1024 bytes with the prefix, and braces
+/// only as a hash tag.
 #[expect(clippy::fn_params_excessive_bools, reason = "what is known of a name")]
 fn is_good(prefix: &str, name: &str, is_string: bool) -> bool {
     let key = format!("{prefix}{name}");

@@ -1,4 +1,5 @@
-//! Settings of every size. A client connects and works, or reports what is wrong before it sends anything.
+//! Settings of every size. A client connects and works, or reports what is wrong before it sends
+//! anything.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! A URL is either used or refused. A refusal happens before any connection is opened, and its text repeats no part of
-//! the URL.
+//! A URL is either used or refused. A refusal happens before any connection is opened, and its text
+//! repeats no part of the URL.
 
 use std::io;
 use std::sync::Arc;

@@ -138,7 +138,8 @@ fn stream() -> impl Strategy<Value = (Vec<u8>, Vec<Incoming>)> {
     })
 }
 
-/// Frames on a connection with subscriptions in RESP2: messages, confirmations, and replies to PING.
+/// Frames on a connection with subscriptions in RESP2: messages, confirmations, and replies to
+/// PING.
 fn resp2() -> impl Strategy<Value = (Vec<u8>, Vec<Incoming>)> {
     let bulk = |word: &str| format!("${}\r\n{word}\r\n", word.len());
     let word = "[ -~]{0,12}";

@@ -1,8 +1,8 @@
 //! Detects that a connection must be given up.
 //!
-//! The supervisor is also the clock of all calls on the connection: it sleeps until the oldest of them
-//! has timed out. So a call needs no timer, and times out even if the runtime of its connection is
-//! blocked.
+//! The supervisor is also the clock of all calls on the connection: it sleeps until the oldest of
+//! them has timed out. So a call needs no timer, and times out even if the runtime of its
+//! connection is blocked.
 
 use std::future::pending;
 
@@ -22,8 +22,8 @@ use crate::timing::PING_AFTER;
 /// How long a runtime may be blocked before its connections move to our own.
 const STALL_MAX: Duration = Duration::from_secs(3);
 
-/// How often the name of the server is resolved while the connection lives, apart from jitter. A thread for blocking
-/// work lives ten seconds, so none has to stay for this.
+/// How often the name of the server is resolved while the connection lives, apart from jitter. A
+/// thread for blocking work lives ten seconds, so none has to stay for this.
 const RESOLVE: Duration = Duration::from_secs(15);
 
 impl Supervisor {
@@ -36,7 +36,8 @@ impl Supervisor {
         let other_target = target.wait_for(|target| target.generation != generation);
         tokio::select! {
             biased;
-            // First, because the driver knows why the stream has ended. The others only notice the consequences.
+            // First, because the driver knows why the stream has ended. The others only notice the
+            // consequences.
             ended = &mut driven.driver.0 => match ended {
                 Ok(fault) => GiveUpReason::Lost(fault),
                 Err(error) if error.is_cancelled() => GiveUpReason::NoRuntime,
@@ -72,10 +73,12 @@ impl Supervisor {
         }
     }
 
-    /// Ends when the name of the server leads to another server, even if the former one still answers: nobody stopped
-    /// it, or it does not know yet that it was replaced. Clients that connect now would find the other server.
+    /// Ends when the name of the server leads to another server, even if the former one still
+    /// answers: nobody stopped it, or it does not know yet that it was replaced. Clients that
+    /// connect now would find the other server.
     ///
-    /// Only a server with another run id counts. Behind a balancer the addresses of a name change all the time.
+    /// Only a server with another run id counts. Behind a balancer the addresses of a name change
+    /// all the time.
     async fn follow_name(&self) -> GiveUpReason {
         let own = &self.shared.setup.runtimes.own;
         loop {
@@ -102,8 +105,9 @@ impl Supervisor {
 
     /// Times out calls. This future never completes.
     ///
-    /// If the connection's runtime was blocked, replies may have arrived that its driver has not read yet. The
-    /// runtime gets the same time again to read them. So a caller on another runtime may wait twice as long.
+    /// If the connection's runtime was blocked, replies may have arrived that its driver has not
+    /// read yet. The runtime gets the same time again to read them. So a caller on another runtime
+    /// may wait twice as long.
     async fn expire_calls(&self, connection: &Connection) -> GiveUpReason {
         let limit = self.shared.setup.timing.command;
         loop {

@@ -255,7 +255,8 @@ impl Testbed {
                 assert!(matches!(outcome, Some(Ok(_))), "{id}: {outcome:?}");
             }
             let place = |id: &String| facts.ran.iter().position(|ran| ran == id);
-            // INVARIANTS LEDGER-1 and LEDGER-3 of `ledger.rs`. Only a call that is waited for is sent again.
+            // INVARIANTS LEDGER-1 and LEDGER-3 of `ledger.rs`. Only a call that is waited for is
+            // sent again.
             if let Some(before) = after
                 && (before.dropped || !facts.without_script.contains(&before.id))
                 && let (Some(first), Some(second)) = (place(&before.id), place(id))

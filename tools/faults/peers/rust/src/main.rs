@@ -1,6 +1,8 @@
-//! A client process of the published fault run that uses the locks of rslock: `tools/faults/src/peers.rs`.
+//! A client process of the published fault run that uses the locks of rslock:
+//! `tools/faults/src/peers.rs`.
 //!
-//! It writes events to standard output in the format of `history.rs`. `orders.rs` reads orders from standard input.
+//! It writes events to standard output in the format of `history.rs`. `orders.rs` reads orders from
+//! standard input.
 
 #[path = "../../../src/clock.rs"]
 mod clock;

@@ -1,4 +1,5 @@
-//! The orders from standard input: `stop`, `freeze-before-write UNTIL` and `block MS`. The end of the input means `stop`.
+//! The orders from standard input: `stop`, `freeze-before-write UNTIL` and `block MS`. The end of
+//! the input means `stop`.
 
 use std::io::{self, stdin};
 use std::sync::Arc;
@@ -54,11 +55,12 @@ impl Orders {
         *self.stop.borrow()
     }
 
-    /// Stops the process if that was ordered and no other worker has done it yet. Returns when the process continues.
+    /// Stops the process if that was ordered and no other worker has done it yet. Returns when the
+    /// process continues.
     pub(crate) fn freeze(&self) -> io::Result<()> {
         if clock::monotonic() < self.freeze_until.swap(0, SeqCst) {
-            // Signal this thread, so that the signal is delivered before the call returns. A signal to the process may be
-            // delivered later.
+            // Signal this thread, so that the signal is delivered before the call returns. A signal
+            // to the process may be delivered later.
             raise(Signal::SIGSTOP)?;
         }
         Ok(())
@@ -71,7 +73,8 @@ impl Orders {
     }
 }
 
-/// Blocks every thread of the runtime. This blocks the library too, because it has no threads of its own.
+/// Blocks every thread of the runtime. This blocks the library too, because it has no threads of
+/// its own.
 fn block(runtime: &Handle, length: Duration) {
     let until = Instant::now() + length;
     for _ in 0..runtime.metrics().num_workers() {

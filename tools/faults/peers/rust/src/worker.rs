@@ -32,8 +32,8 @@ pub(crate) struct Worker {
 
 struct Hold {
     lock: Lock,
-    /// A time of the monotonic clock. rslock says how long the lock is valid, but not when that time begins. The driver
-    /// counts from before the call, which is safe.
+    /// A time of the monotonic clock. rslock says how long the lock is valid, but not when that
+    /// time begins. The driver counts from before the call, which is safe.
     until: u64,
     /// When to extend the lease.
     due: Instant,
@@ -129,8 +129,8 @@ impl Worker {
         }
     }
 
-    /// Waits, and extends the lease each time a third of it has passed. Returns early if the worker must stop. Returns
-    /// false if the lock is lost.
+    /// Waits, and extends the lease each time a third of it has passed. Returns early if the worker
+    /// must stop. Returns false if the lock is lost.
     async fn idle(&mut self, name: &str, hold: &mut Hold, length: Duration) -> bool {
         let end = Instant::now() + length;
         loop {
@@ -145,8 +145,8 @@ impl Worker {
         }
     }
 
-    /// Extends the lock as the README shows. After an error that does not mean that the lock is lost, it is due again
-    /// soon.
+    /// Extends the lock as the README shows. After an error that does not mean that the lock is
+    /// lost, it is due again soon.
     async fn extend(&self, name: &str, hold: &mut Hold) -> bool {
         let (asked, sent) = (clock::monotonic(), Instant::now());
         let error = match self.locks.extend(&hold.lock, self.lease()).await {

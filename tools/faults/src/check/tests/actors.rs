@@ -1,4 +1,5 @@
-//! Writes the histories of the tests. All times are in milliseconds. The common lease is one second.
+//! Writes the histories of the tests. All times are in milliseconds. The common lease is one
+//! second.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

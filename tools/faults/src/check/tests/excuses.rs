@@ -1,5 +1,5 @@
-//! Which overlaps a fault excuses. A failover or a restart is on from 1,000 to 1,100. The failover may lose writes
-//! between 500 and 1,500.
+//! Which overlaps a fault excuses. A failover or a restart is on from 1,000 to 1,100. The failover
+//! may lose writes between 500 and 1,500.
 
 use crate::history::{Doing, Mode, Scope};
 
@@ -13,7 +13,8 @@ fn restart(script: Script) -> Script {
     script.on(1_000, "restart").off(1_100, "restart")
 }
 
-/// Whether the overlap is excused if B is granted the lock while A, which runs this script, still holds it.
+/// Whether the overlap is excused if B is granted the lock while A, which runs this script, still
+/// holds it.
 fn is_excused(script: Script, granted: u64) -> bool {
     let overlaps = script
         .by(B)
@@ -73,7 +74,8 @@ fn a_server_need_not_know_a_later_grant() {
 fn a_hold_that_is_renewed_after_a_failover_was_not_lost() {
     let renewed = |at: u64| failover(gets(600).holds(at).loses(3_000));
     assert!(is_excused(renewed(1_500), 1_200));
-    // The renewal shows that the new server has the hold of A. The later grant of B was lost with the replaced server.
+    // The renewal shows that the new server has the hold of A. The later grant of B was lost with
+    // the replaced server.
     assert!(is_excused(renewed(1_501), 1_200));
     let both = renewed(1_501)
         .by(B)

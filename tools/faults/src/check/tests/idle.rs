@@ -4,7 +4,8 @@ use crate::history::{Doing, Mode};
 
 use super::actors::{A, Actor, B, C, FORBIDDEN, Script, by};
 
-/// A releases the lock at 100, and the reply comes at 101. B waits, and is granted the lock at this time.
+/// A releases the lock at 100, and the reply comes at 101. B waits, and is granted the lock at this
+/// time.
 fn handed_over(granted: u64) -> Script {
     by(A).has(0, 10, 100).by(B).has(50, granted, granted + 10)
 }

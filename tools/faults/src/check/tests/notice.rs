@@ -1,4 +1,5 @@
-//! Which holder must notice an overlap, and by when. B is granted the lock at 5,000 while A holds it, in a failover.
+//! Which holder must notice an overlap, and by when. B is granted the lock at 5,000 while A holds
+//! it, in a failover.
 
 use crate::history::Doing;
 use crate::result::Cell;

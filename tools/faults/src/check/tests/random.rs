@@ -1,4 +1,5 @@
-//! Random histories of a correct lock. The checker finds no violation in them, and exactly the one that a test plants.
+//! Random histories of a correct lock. The checker finds no violation in them, and exactly the one
+//! that a test plants.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -157,7 +158,8 @@ impl Sequential {
     fn kind(&mut self, name: &str) -> Kind {
         match self.rng.u8(0..20) {
             0 => Kind::Long,
-            // Not in the planted name: the hold would be stale there, so a planted grant would not be a valid overlap.
+            // Not in the planted name: the hold would be stale there, so a planted grant would not
+            // be a valid overlap.
             1 if name != PLANTED => Kind::RunsOut,
             2 => Kind::Large,
             _ => Kind::Short,

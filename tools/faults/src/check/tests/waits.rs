@@ -180,7 +180,8 @@ fn the_next_fault_cuts_a_recovery_short() {
     );
 }
 
-/// A holds the lock until `released`. A cut ends at 1,000. B waits, and is granted the lock at `granted`.
+/// A holds the lock until `released`. A cut ends at 1,000. B waits, and is granted the lock at
+/// `granted`.
 fn long(released: u64, granted: u64) -> Script {
     let held = by(A).has(0, 10, released).on(100, "cut").off(1_000, "cut");
     held.by(B).has(400, granted, granted + 10)
@@ -202,8 +203,8 @@ fn the_time_in_which_a_lock_is_held_does_not_count() {
     to_the_end.by(B).asks(400).times_out(8_990).finds_nothing();
 }
 
-/// A abandons the lock during a cut that ends at 1,000. B waits, and is granted the lock at this time. The idle wait of
-/// B is not checked.
+/// A abandons the lock during a cut that ends at 1,000. B waits, and is granted the lock at this
+/// time. The idle wait of B is not checked.
 fn left_behind(left: &Script, granted: u64) -> Cell {
     let cut = left.clone().on(100, "cut").off(1_000, "cut");
     let waits = cut.by(B).has(400, granted, granted + 10);

@@ -14,10 +14,11 @@ use crate::history::{Event, What};
 
 pub(super) fn each_write_follows_a_check(peer: &Peer) {
     let (deployment, resource) = (Deployment::start(Kind::Single), Resource::start());
-    // Holds that are longer than the lease must be renewed, even while the worker does not check them.
+    // Holds that are longer than the lease must be renewed, even while the worker does not check
+    // them.
     let lease = Duration::from_secs(1);
-    // One of eight long holds pauses. With this seed, redis-py pauses for the first time after 20 seconds, so the run
-    // is long.
+    // One of eight long holds pauses. With this seed, redis-py pauses for the first time after 20
+    // seconds, so the run is long.
     let (url, seconds, long_ms) = (deployment.url(), 30, "200-2500");
     let resource_at = resource.address();
     let run = Run {

@@ -13,7 +13,8 @@ use crate::report::facts::{Library, Promise};
 use crate::result::Cell;
 use markdown::{code, count, duration, escaped, heads, number, table};
 
-/// Deployment, fault and workload. The cells of a group differ only in library and seed, so they can be compared.
+/// Deployment, fault and workload. The cells of a group differ only in library and seed, so they
+/// can be compared.
 type Group<'a> = (&'a str, &'a str, &'a str);
 
 fn group(cell: &Cell) -> Group<'_> {

@@ -1,4 +1,5 @@
-//! The page of the bugs that were put into the library on purpose, and whether the run detected them.
+//! The page of the bugs that were put into the library on purpose, and whether the run detected
+//! them.
 
 use super::super::facts::PlantedBug;
 use super::super::markdown;

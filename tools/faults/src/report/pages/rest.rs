@@ -1,5 +1,5 @@
-//! The remaining sections of the first page: long runs, many names, bad input, and the meanings of faults and
-//! workloads.
+//! The remaining sections of the first page: long runs, many names, bad input, and the meanings of
+//! faults and workloads.
 
 use std::collections::BTreeMap;
 
@@ -106,7 +106,8 @@ pub(super) fn names(names: &ManyNames) -> String {
     )
 }
 
-/// Compares the memory in the second quarter of the run and in the last one. The first quarter is the warm-up.
+/// Compares the memory in the second quarter of the run and in the last one. The first quarter is
+/// the warm-up.
 fn memory(series: &[Point]) -> String {
     let quarter = series.len() / 4;
     let memory = |points: &[Point]| {

@@ -116,7 +116,8 @@ impl Sum {
         self.overlaps.valid + self.overlaps.excused
     }
 
-    /// The share of the held time in which a second holder would have been excused: the mean over the cells.
+    /// The share of the held time in which a second holder would have been excused: the mean over
+    /// the cells.
     pub(super) fn excusable(&self) -> String {
         super::markdown::percent(self.excusable_permille / self.cells.max(1))
     }
@@ -142,7 +143,8 @@ impl Sum {
         }
     }
 
-    /// How often a holder reported `Held` while another client had the lock, and for how long at most.
+    /// How often a holder reported `Held` while another client had the lock, and for how long at
+    /// most.
     pub(super) fn reported_held(&self) -> String {
         match self.losses.reported_held {
             0 => "0".to_owned(),

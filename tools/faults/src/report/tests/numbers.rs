@@ -8,7 +8,8 @@ use super::{COMMIT, line, pages, report};
 fn runs_cells_injections_and_grants_are_counted_separately() {
     let pages = pages(&report());
     let page = &pages["README.md"];
-    // 12 runs with 36 cells in the matrix, and 4 long runs with 4 cells. An injection counts once for a run.
+    // 12 runs with 36 cells in the matrix, and 4 long runs with 4 cells. An injection counts once
+    // for a run.
     let head = line(page, "**leasehold 0.1.0: ");
     assert_eq!(
         head,

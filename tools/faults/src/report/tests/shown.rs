@@ -1,4 +1,5 @@
-//! Tests of what the pages show: incomplete reports, examples, links and names with special characters.
+//! Tests of what the pages show: incomplete reports, examples, links and names with special
+//! characters.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -14,8 +14,8 @@ pub(super) struct Hold {
     pub(super) worker: u32,
     pub(super) lock: String,
     pub(super) mode: Mode,
-    /// From the grant to the release or the reported loss. If there is neither, until the deadline, or until the last
-    /// event of the process if that was later.
+    /// From the grant to the release or the reported loss. If there is neither, until the deadline,
+    /// or until the last event of the process if that was later.
     pub(super) all: Span,
     /// The times in which the lock was reported as held and its deadline had not passed.
     pub(super) valid: Vec<Span>,
@@ -123,8 +123,8 @@ impl Activity {
         self.waits.extend(waits);
     }
 
-    /// Ends the hold and the wait of a worker. `last_sign` is set if the worker has no event that ends them: the
-    /// process disappeared.
+    /// Ends the hold and the wait of a worker. `last_sign` is set if the worker has no event that
+    /// ends them: the process disappeared.
     fn end(&mut self, worker: &mut Worker<'_>, last_sign: Option<u64>) {
         let events = std::mem::take(&mut worker.hold);
         if let (Some((asked, _)), Some(last_sign)) = (worker.asked, last_sign) {
@@ -171,9 +171,10 @@ impl<'a> Worker<'a> {
 
 const NO_DEADLINE: u64 = u64::MAX;
 
-/// Returns the times in which a hold is valid. Each `Granted` and `Held` begins or continues such a time. It ends at
-/// the deadline or at `Releasing`. If the hold is doubted or lost before the deadline, its time ends at the last
-/// `Granted` or `Held` instead, because nothing is known about the time in between.
+/// Returns the times in which a hold is valid. Each `Granted` and `Held` begins or continues such a
+/// time. It ends at the deadline or at `Releasing`. If the hold is doubted or lost before the
+/// deadline, its time ends at the last `Granted` or `Held` instead, because nothing is known about
+/// the time in between.
 fn valid(events: &[&Event], last_sign: Option<u64>) -> Vec<Span> {
     let mut spans: Vec<Span> = Vec::new();
     let mut last_report = None;

@@ -1,5 +1,5 @@
-//! Draws a lane for each process at each lock. All marks of one kind in a lane are merged into one path, which keeps
-//! the picture small.
+//! Draws a lane for each process at each lock. All marks of one kind in a lane are merged into one
+//! path, which keeps the picture small.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -30,7 +30,8 @@ impl Scale {
         self.left + u64::try_from(part).expect("within the picture")
     }
 
-    /// The horizontal extent of a span, at least one pixel wide. `None` if the span is outside the window.
+    /// The horizontal extent of a span, at least one pixel wide. `None` if the span is outside the
+    /// window.
     fn pixels(&self, span: &Span) -> Option<Pixels> {
         intersects(span, &self.window).then(|| {
             let from = self.x(span.start);
@@ -333,7 +334,8 @@ fn hands_over(one: &Hold, next: &Hold) -> bool {
         .is_some_and(|from| (from..=one.all.end + HAND_OVER).contains(&granted))
 }
 
-/// Adds horizontal lines to a path. Lines that touch are merged, and relative coordinates keep the path short.
+/// Adds horizontal lines to a path. Lines that touch are merged, and relative coordinates keep the
+/// path short.
 fn bars(d: &mut String, y: u64, mut spans: Vec<Pixels>) {
     spans.sort_unstable();
     let mut merged: Vec<Pixels> = Vec::new();
