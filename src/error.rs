@@ -62,7 +62,8 @@ pub enum Error {
         in_the_way.as_deref().map_or_else(String::new, held_by),
         match cancelled_as_unpolled {
             0 => String::new(),
-            times => format!(", cancelled as unpolled {times} times: the future was polled too rarely"),
+            times => format!(", cancelled as unpolled {times} times: the future was polled too \
+                rarely"),
         },
     )]
     Timeout {
@@ -112,7 +113,8 @@ pub enum Error {
     /// Nothing is held: the grant is being undone. Retry after a pause. If it keeps failing, check
     /// the replicas.
     #[error(
-        "too few copies of the grant: name=`{name}`, wanted=`{wanted}`, acknowledged=`{acknowledged}`"
+        "too few copies of the grant: name=`{name}`, wanted=`{wanted}`, \
+         acknowledged=`{acknowledged}`"
     )]
     NotDurable {
         /// The lock.
@@ -149,7 +151,8 @@ pub enum Error {
     /// number with [`Semaphore::with_limit`](crate::Semaphore::with_limit), or set it before the
     /// first acquisition.
     #[error(
-        "the semaphore was never given permits: name=`{name}`, declare them by `with_limit`, or call `try_set_permits`"
+        "the semaphore was never given permits: name=`{name}`, declare them by `with_limit`, or \
+         call `try_set_permits`"
     )]
     NoPermits {
         /// The semaphore.

@@ -109,8 +109,8 @@ mod tests {
     #[test]
     fn a_connection_of_this_library_has_the_id_of_its_client() {
         let ours = read(&format!(
-            "id=7 addr=10.0.0.1:4711 laddr=10.0.0.9:6379 fd=8 name=billing:eu@pod-7:{ID} age=12 idle=3 \
-             flags=N db=0 sub=2 psub=0 ssub=1 multi=-1 lib-name=leasehold lib-ver=0.9.0"
+            "id=7 addr=10.0.0.1:4711 laddr=10.0.0.9:6379 fd=8 name=billing:eu@pod-7:{ID} age=12 \
+             idle=3 flags=N db=0 sub=2 psub=0 ssub=1 multi=-1 lib-name=leasehold lib-ver=0.9.0"
         ));
         let expected = Connection {
             server: "server".to_owned(),

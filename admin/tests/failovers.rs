@@ -79,7 +79,8 @@ async fn sentinels_that_notice_late_are_compared_with_the_lease() {
     // The same failover is too long for a shorter lease.
     let short = Duration::from_secs(3);
     let bad = report(&url, short).await;
-    let words = "a failover takes about 3.5s (down-after-milliseconds is 500), and holds with a lease of 3.0s";
+    let words = "a failover takes about 3.5s (down-after-milliseconds is 500), and holds with a \
+        lease of 3.0s";
     assert!(told(&bad, Severity::Warning, words), "{bad}");
     assert!(told(&bad, Severity::Info, "is retried after 4.0s"), "{bad}");
     let too_long = "the sentinels: takes about 3.5s, and a hold has 2.0s left";
@@ -190,7 +191,8 @@ async fn the_node_timeout_of_a_cluster_is_compared_with_the_lease() {
     let slow = cluster.node(1);
     slow.command(&["CONFIG", "SET", "cluster-node-timeout", "15000"]);
     let bad = report(&url, LEASE).await;
-    let words = "a failover takes about 24.5s (cluster-node-timeout is 15000), and holds with a lease of 30.0s";
+    let words = "a failover takes about 24.5s (cluster-node-timeout is 15000), and holds with a \
+        lease of 30.0s";
     assert!(told(&bad, Severity::Warning, words), "{bad}");
     assert_eq!(of_failovers(&bad).len(), 1, "{bad}");
     let unmet = missing(&url, LEASE).await;

@@ -501,7 +501,8 @@ fn each_node_of_a_cluster_is_looked_at() {
         accepted(&url, requirements()).await;
 
         if tells_rights(&report) {
-            let in_cluster = "+cluster|slots +cluster|info +pubsub|shardnumsub +spublish +ssubscribe +sunsubscribe";
+            let in_cluster = "+cluster|slots +cluster|info +pubsub|shardnumsub +spublish \
+                +ssubscribe +sunsubscribe";
             let rights: Vec<_> = in_cluster.split(' ').collect();
             user(&server, &rights);
             let limited = url.replace("://", "://locks:secret@");

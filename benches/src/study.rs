@@ -189,7 +189,8 @@ fn caption(options: &Options) -> Result<String, Failure> {
     let rounds = match rounds(options) {
         1 => format!("One round of {seconds} s"),
         many => format!(
-            "Medians of {many} rounds of {seconds} s; the bars of the picture are the least and the greatest"
+            "Medians of {many} rounds of {seconds} s; the bars of the picture are the least and \
+             the greatest"
         ),
     };
     Ok(format!(

@@ -122,7 +122,8 @@ impl Runs {
         // A lock that changes hands.
         let mut often = command("sh");
         let script = format!(
-            "while :; do {program} run mail:outbox --as mail@pod-4 --purpose send -- sleep 1; sleep 1; done"
+            "while :; do {program} run mail:outbox --as mail@pod-4 --purpose send -- sleep 1; \
+             sleep 1; done"
         );
         often
             .args(["-c", &script])
@@ -150,9 +151,10 @@ fn draw(screen: &Screen, arguments: &[&str], file: &Path) {
         f32::from(rows + 1) * HEIGHT + 2.0 * BORDER,
     );
     let mut svg = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width:.0} {height:.0}\" width=\"{width:.0}\" \
-         font-family=\"ui-monospace, 'DejaVu Sans Mono', Menlo, Consolas, monospace\" font-size=\"14\">\n\
-         <rect width=\"100%\" height=\"100%\" rx=\"6\" fill=\"#1d2129\"/>\n"
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width:.0} {height:.0}\" \
+         width=\"{width:.0}\" font-family=\"ui-monospace, 'DejaVu Sans Mono', Menlo, Consolas, \
+         monospace\" font-size=\"14\">\n<rect width=\"100%\" height=\"100%\" rx=\"6\" \
+         fill=\"#1d2129\"/>\n"
     );
     let mut line = |row: u16, col: u16, text: &str, style: &str| {
         let (x, y) = (
@@ -166,7 +168,8 @@ fn draw(screen: &Screen, arguments: &[&str], file: &Path) {
             .replace('>', "&gt;");
         let drawn = writeln!(
             svg,
-            "<text x=\"{x:.1}\" y=\"{y:.1}\" textLength=\"{length:.1}\" xml:space=\"preserve\" {style}>{text}</text>"
+            "<text x=\"{x:.1}\" y=\"{y:.1}\" textLength=\"{length:.1}\" xml:space=\"preserve\" \
+             {style}>{text}</text>"
         );
         drawn.expect("a text takes it");
     };

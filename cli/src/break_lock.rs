@@ -91,14 +91,16 @@ fn chosen(mut found: Found, asked: &BreakArguments) -> Result<Found, Failure> {
     let name = &asked.name;
     if found.is_number() && asked.owner.is_none() {
         return Err(Failure::usage(format!(
-            "`{name}` is a number, such as a semaphore or a latch, and deleting it would let in more than it allows: \
-             nothing was broken. `--owner` gives back the permits of one holder; those of a dead one come back when \
-             its lease ends. `leasehold permits` changes their number",
+            "`{name}` is a number, such as a semaphore or a latch, and deleting it would let in \
+             more than it allows: nothing was broken. `--owner` gives back the permits of one \
+             holder; those of a dead one come back when its lease ends. `leasehold permits` \
+             changes their number",
         )));
     }
     if found.foreign && !found.is_number() && !asked.string {
         return Err(Failure::usage(format!(
-            "`{name}` is a string that this library did not write: if it is a lock of another program add --string",
+            "`{name}` is a string that this library did not write: if it is a lock of another \
+             program add --string",
         )));
     }
     // The reads within a write end with it.

@@ -133,7 +133,8 @@ fn what(found: &Found) -> String {
             format!("is held: {held} of {} permits", total(held, available))
         }
         (_, Some(count)) if found.foreign => format!(
-            "is at {count}, and nobody holds or waits for it: a semaphore without a declared number, a latch, or any data"
+            "is at {count}, and nobody holds or waits for it: a semaphore without a declared \
+             number, a latch, or any data"
         ),
         (_, Some(count)) => format!("is at {count}"),
         _ if found.foreign => {

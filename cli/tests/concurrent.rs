@@ -45,9 +45,9 @@ fn permits_bound_how_many_run() {
     std::fs::create_dir(&folder).expect("a folder");
     let inside = folder.display();
     let script = format!(
-        "echo >{inside}/$$; \
-         until [ -e {inside}/../met ]; do [ $(ls {inside} | wc -l) -ge 2 ] && echo >{inside}/../met; done; \
-         [ $(ls {inside} | wc -l) -le 2 ] || echo overlap >>{inside}/../overlaps; rm {inside}/$$"
+        "echo >{inside}/$$; until [ -e {inside}/../met ]; do [ $(ls {inside} | wc -l) -ge 2 ] && \
+         echo >{inside}/../met; done; [ $(ls {inside} | wc -l) -le 2 ] || echo overlap \
+         >>{inside}/../overlaps; rm {inside}/$$"
     );
     let started: Vec<_> = (0..8)
         .map(|_| bed.run(&["job", PATIENTLY, "--permits", "2"], &script))

@@ -182,7 +182,8 @@ fn the_command_ends_with_its_runner_and_the_lock_with_its_lease() {
     let [ended, free] = [ended, wall_nanos()]
         .map(|then| Duration::from_nanos(u64::try_from(then - killed).expect("seconds")));
     println!(
-        "killed runner, lease of {LEASE:?}: the command ended after {ended:?}, the lock was free after {free:?}"
+        "killed runner, lease of {LEASE:?}: the command ended after {ended:?}, the lock was free \
+         after {free:?}"
     );
     assert!(ended < LEASE / 3 && free < LEASE + Duration::from_millis(200));
 }

@@ -88,7 +88,8 @@ fn a_daemon_that_outlives_its_run_takes_the_lock_itself() {
     let Some(bed) = Testbed::start() else { return };
     let [go, out] = ["go", "out"].map(|name| bed.file(name).display().to_string());
     let daemon = format!(
-        "until [ -e {go} ]; do sleep 0.01; done; \"$L\" run job --wait 0 -- sh -c \"exit 5\"; echo $? >{out}"
+        "until [ -e {go} ]; do sleep 0.01; done; \"$L\" run job --wait 0 -- sh -c \"exit 5\"; echo \
+         $? >{out}"
     );
     let script = format!("setsid sh -c '{daemon}' >/dev/null 2>&1 &");
     assert_output(

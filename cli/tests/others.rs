@@ -152,8 +152,9 @@ fn locks_of_redis_py_are_shown_waited_for_and_broken() {
         "run `tests/run peers` once: it installs redis-py"
     );
     let script = format!(
-        "import redis, sys; lock = redis.Redis(port={}).lock('py', timeout=60); \
-         assert lock.acquire(blocking=False); print(lock.local.token.decode(), flush=True); sys.stdin.read()",
+        "import redis, sys; lock = redis.Redis(port={}).lock('py', timeout=60); assert \
+         lock.acquire(blocking=False); print(lock.local.token.decode(), flush=True); \
+         sys.stdin.read()",
         bed.server.port()
     );
     let mut peer = command(python);

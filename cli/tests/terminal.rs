@@ -75,7 +75,8 @@ fn a_pager_behind_it_reads_the_terminal() {
     let mut shell = shell(&bed);
     // As a pager does: keys come from the terminal, not from its input.
     shell.send(
-        "\"$L\" run job -- echo in \"\"the pipe | sh -c 'cat; read key </dev/tty; echo key $key.'\r",
+        "\"$L\" run job -- echo in \"\"the pipe | sh -c 'cat; read key </dev/tty; echo key \
+         $key.'\r",
     );
     shell.await_text("in the pipe");
     shell.send("q\r");
@@ -87,7 +88,8 @@ fn a_command_in_a_pipe_gets_the_terminal_when_it_asks() {
     let Some(bed) = Testbed::start() else { return };
     let mut shell = shell(&bed);
     shell.send(
-        "echo in\"\"put | \"$L\" run job -- sh -c 'cat; read key </dev/tty; echo key $key.' | cat\r",
+        "echo in\"\"put | \"$L\" run job -- sh -c 'cat; read key </dev/tty; echo key $key.' | \
+         cat\r",
     );
     shell.await_text("input");
     shell.send("x\r");

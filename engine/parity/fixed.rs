@@ -121,7 +121,8 @@ const SCRIPTS: &[&str] = &[
     "KEYS = {}",
     "KEYS[1] = 'changed'; return KEYS[1]",
     "return redis.sha1hex('')",
-    "return {math.random(1000), math.random(1000), math.random(5, 9), math.floor(math.random() * 1000)}",
+    "return {math.random(1000), math.random(1000), math.random(5, 9), math.floor(math.random() * \
+     1000)}",
     "math.randomseed(7); return {math.random(1000), math.random(1000)}",
     "return ('x'):rep(3) .. string.upper('y') .. string.format('%d %s %.3f', 3, 'z', 1.5)",
     "local t = {3, 1, 2}; table.sort(t); return t",

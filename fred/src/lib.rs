@@ -58,8 +58,8 @@ pub struct NotOneServer;
 impl fmt::Display for NotOneServer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(
-            "Sentinel and Cluster are not supported over fred: give one server as `ServerConfig::Centralized`, or \
-             connect without fred, by `leasehold::Client::builder`",
+            "Sentinel and Cluster are not supported over fred: give one server as \
+             `ServerConfig::Centralized`, or connect without fred, by `leasehold::Client::builder`",
         )
     }
 }

@@ -177,7 +177,8 @@ fn given_cases() -> Vec<Case> {
         travelling: 2,
         fault,
     };
-    let what = "two clients, two acquisitions and two questions of each, two messages of each on their way";
+    let what = "two clients, two acquisitions and two questions of each, two messages of each on \
+        their way";
     let mut cases = vec![Case::right(GIVEN, what, of(None))];
     let faults = [
         F::BelievesEveryMessage,

@@ -28,7 +28,8 @@ impl ClientBuilder {
         }
         if self.credentials.is_some() && (has_its_own || deployment.has_credentials()) {
             let reason = if has_its_own {
-                "the embedded engine has no users, and connections of another client log in themselves"
+                "the embedded engine has no users, and connections of another client log in \
+                 themselves"
             } else {
                 "given twice: take the user and password out of the URL"
             };

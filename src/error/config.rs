@@ -88,7 +88,8 @@ pub enum ConfigError {
     },
     /// There is no tokio runtime to drive the connections.
     #[error(
-        "no tokio runtime: connect within one, for example in `#[tokio::main]` or `Runtime::block_on`"
+        "no tokio runtime: connect within one, for example in `#[tokio::main]` or \
+         `Runtime::block_on`"
     )]
     NoRuntime,
     /// The tokio runtime was built without timers or without I/O. Build it with

@@ -45,17 +45,20 @@ impl Refused {
         let what = match self {
             Refused::OtherData => {
                 return format!(
-                    "`{name}` is a lock of another kind, or other data: use another name, detail=`{detail}`"
+                    "`{name}` is a lock of another kind, or other data: use another name, \
+                     detail=`{detail}`"
                 );
             }
             Refused::NoPassword => {
-                "the server wants a password: put it into the URL, as in redis://USER:PASSWORD@HOST, or into `credentials`"
+                "the server wants a password: put it into the URL, as in \
+                 redis://USER:PASSWORD@HOST, or into `credentials`"
             }
             Refused::Login if has_no_password(detail) => {
                 "the server has no password: leave it out of the URL and of `credentials`"
             }
             Refused::Login => {
-                "the server does not accept this user and password: correct the URL or `credentials`"
+                "the server does not accept this user and password: correct the URL or \
+                 `credentials`"
             }
             Refused::MissingRight => &format!(
                 "this user has no right to {}: grant it; `preflight` names all that are missing",
@@ -121,7 +124,8 @@ mod tests {
     fn a_missing_right_is_named() {
         for (text, right) in [
             (
-                "NOPERM this user has no permissions to run the 'evalsha' command or its subcommand",
+                "NOPERM this user has no permissions to run the 'evalsha' command or its \
+                 subcommand",
                 "the command `+evalsha`",
             ),
             (
@@ -134,7 +138,8 @@ mod tests {
             ),
             ("NOPERM No permissions to access a key", "the key (`~…`)"),
             (
-                "NOPERM this user has no permissions to access one of the channels used as arguments",
+                "NOPERM this user has no permissions to access one of the channels used as \
+                 arguments",
                 "the channel (`&…`)",
             ),
             (
@@ -142,48 +147,54 @@ mod tests {
                 "the channel (`&…`)",
             ),
             (
-                "ERR Error running script (call to f_d1bf): @user_script:2: @user_script: 2: The user executing the script \
-              can't run this command or subcommand",
+                "ERR Error running script (call to f_d1bf): @user_script:2: @user_script: 2: The \
+              user executing the script can't run this command or subcommand",
                 "the command `+hset`",
             ),
             (
-                "ERR Error running script (call to f_d1bf): @user_script:2: @user_script: 2: The user executing the script \
-              can't access at least one of the keys mentioned in the command arguments",
+                "ERR Error running script (call to f_d1bf): @user_script:2: @user_script: 2: The \
+              user executing the script can't access at least one of the keys mentioned in the \
+              command arguments",
                 "the key (`~…`)",
             ),
             (
-                "ERR Error running script (call to f_d1bf): @user_script:2: @user_script: 2: The user executing the script \
-              can't publish to the channel mentioned in the command",
+                "ERR Error running script (call to f_d1bf): @user_script:2: @user_script: 2: The \
+              user executing the script can't publish to the channel mentioned in the command",
                 "the channel (`&…`)",
             ),
             (
-                "ERR The user executing the script can't run this command or subcommand script: d1bf, on @user_script:2.",
+                "ERR The user executing the script can't run this command or subcommand script: \
+                 d1bf, on @user_script:2.",
                 "the command `+hset`",
             ),
             (
-                "ERR The user executing the script can't run this command or subcommand script: d1bf, on @user_script:9.",
+                "ERR The user executing the script can't run this command or subcommand script: \
+                 d1bf, on @user_script:9.",
                 "a command",
             ),
             (
-                "ERR The user executing the script can't access at least one of the keys mentioned in the command arguments \
-              script: d1bf, on @user_script:2.",
+                "ERR The user executing the script can't access at least one of the keys mentioned \
+              in the command arguments script: d1bf, on @user_script:2.",
                 "the key (`~…`)",
             ),
             (
-                "ERR The user executing the script can't publish to the channel mentioned in the command script: d1bf, on \
-              @user_script:2.",
+                "ERR The user executing the script can't publish to the channel mentioned in the \
+              command script: d1bf, on @user_script:2.",
                 "the channel (`&…`)",
             ),
             (
-                "ERR ACL failure in script: User ann has no permissions to run the 'set' command script: on @user_script:2.",
+                "ERR ACL failure in script: User ann has no permissions to run the 'set' command \
+                 script: on @user_script:2.",
                 "the command `+set`",
             ),
             (
-                "ERR ACL failure in script: No permissions to access a key script: d1bf, on @user_script:2.",
+                "ERR ACL failure in script: No permissions to access a key script: d1bf, on \
+                 @user_script:2.",
                 "the key (`~…`)",
             ),
             (
-                "ERR ACL failure in script: No permissions to access a channel script: d1bf, on @user_script:2.",
+                "ERR ACL failure in script: No permissions to access a channel script: d1bf, on \
+                 @user_script:2.",
                 "the channel (`&…`)",
             ),
         ] {
@@ -198,14 +209,17 @@ mod tests {
     fn other_data_is_named() {
         for text in [
             "WRONGTYPE Operation against a key holding the wrong kind of value",
-            "WRONGTYPE Operation against a key holding the wrong kind of value script: 746952, on @user_script:1.",
-            "WRONGTYPE Operation against a key holding the wrong kind of value script: on @user_script:1.",
-            "ERR Error running script (call to f_74): @user_script:1: WRONGTYPE Operation against a key holding the wrong \
-             kind of value",
-            "ERR user_script:59: attempt to perform arithmetic on local 'available' (a nil value) script: c3, on \
-             @user_script:59.",
+            "WRONGTYPE Operation against a key holding the wrong kind of value script: 746952, on \
+             @user_script:1.",
+            "WRONGTYPE Operation against a key holding the wrong kind of value script: on \
+             @user_script:1.",
+            "ERR Error running script (call to f_74): @user_script:1: WRONGTYPE Operation against \
+             a key holding the wrong kind of value",
+            "ERR user_script:59: attempt to perform arithmetic on local 'available' (a nil value) \
+             script: c3, on @user_script:59.",
             "ERR hash value is not an integer script: 6dd27e, on @user_script:1.",
-            "ERR Error running script (call to f_6d): @user_script:1: ERR hash value is not an integer",
+            "ERR Error running script (call to f_6d): @user_script:1: ERR hash value is not an \
+             integer",
         ] {
             let (refused, message) = refused(text);
             assert_eq!(refused, Refused::OtherData, "{text}");
@@ -244,8 +258,8 @@ mod tests {
                 "the server does not accept this user",
             ),
             (
-                "ERR AUTH <password> called without any password configured for the default user. Are you sure your \
-              configuration is correct?",
+                "ERR AUTH <password> called without any password configured for the default user. \
+              Are you sure your configuration is correct?",
                 Refused::Login,
                 "the server has no password",
             ),

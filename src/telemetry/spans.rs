@@ -128,17 +128,20 @@ impl HoldSpan {
 
     pub(super) fn uncertain(&self, subject: &Subject) {
         let Subject { kind, name, .. } = subject;
-        warn!(target: TARGET, parent: &self.0, { lock.name = &**name, lock.kind = kind }, "a renewal failed: the hold is uncertain");
+        warn!(target: TARGET, parent: &self.0, { lock.name = &**name, lock.kind = kind }, "a \
+            renewal failed: the hold is uncertain");
     }
 
     pub(super) fn certain(&self, subject: &Subject) {
         let Subject { kind, name, .. } = subject;
-        info!(target: TARGET, parent: &self.0, { lock.name = &**name, lock.kind = kind }, "the hold is certain again");
+        info!(target: TARGET, parent: &self.0, { lock.name = &**name, lock.kind = kind }, "the \
+            hold is certain again");
     }
 
     pub(super) fn lost(&self, subject: &Subject, reason: &'static str) {
         let Subject { kind, name, .. } = subject;
-        warn!(target: TARGET, parent: &self.0, { lock.name = &**name, lock.kind = kind, reason }, "the lock was lost");
+        warn!(target: TARGET, parent: &self.0, { lock.name = &**name, lock.kind = kind, reason }, "the \
+            lock was lost");
     }
 }
 
@@ -159,15 +162,18 @@ impl ReleaseSpan {
 
 pub(super) fn gave_up(subject: &Subject) {
     let Subject { kind, name, .. } = subject;
-    warn!(target: TARGET, { lock.name = &**name, lock.kind = kind }, "a release was given up: the lock is free when its lease ends");
+    warn!(target: TARGET, { lock.name = &**name, lock.kind = kind }, "a release was given up: the \
+        lock is free when its lease ends");
 }
 
 pub(super) fn left_behind(releases: u64, keys: &str) {
-    warn!(target: TARGET, { releases, keys }, "the client was dropped before Redis had confirmed all releases: if the process ends now, some locks may stay until their leases end");
+    warn!(target: TARGET, { releases, keys }, "the client was dropped before Redis had confirmed \
+        all releases: if the process ends now, some locks may stay until their leases end");
 }
 
 pub(super) fn failed_over() {
-    warn!(target: TARGET, "another server serves some of the keys: holds there are uncertain until it confirms them");
+    warn!(target: TARGET, "another server serves some of the keys: holds there are uncertain until \
+        it confirms them");
 }
 
 pub(super) fn connection_lost(server: &dyn Display, reason: &dyn Display) {

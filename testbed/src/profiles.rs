@@ -179,8 +179,8 @@ pub const PROFILES: [Profile; 23] = [
         source: "https://www.alibabacloud.com/help/en/redis/support/usage-of-lua-scripts",
         hello: NO_RESP3,
         undeclared: Undeclared::RefusedByText(
-            "ERR bad lua script for redis cluster, all the keys that the script uses should be passed using the KEYS \
-             array",
+            "ERR bad lua script for redis cluster, all the keys that the script uses should be \
+             passed using the KEYS array",
         ),
         without_keys: Some(
             "ERR for redis cluster, eval/evalsha number of keys can't be negative or zero",

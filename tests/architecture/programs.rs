@@ -47,7 +47,8 @@ fn programs_inherit_nothing() {
     let this = this_program("programs::starts_a_program");
     let arguments = this.get_args().map(|word| word.to_string_lossy());
     let script = format!(
-        "trap '' HUP INT QUIT TERM USR1 TSTP; umask 077; ulimit -S -n 40; ulimit -S -f 1; exec \"$0\" {}",
+        "trap '' HUP INT QUIT TERM USR1 TSTP; umask 077; ulimit -S -n 40; ulimit -S -f 1; exec \
+         \"$0\" {}",
         arguments.collect::<Vec<_>>().join(" ")
     );
     let output = command("sh")

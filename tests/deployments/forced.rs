@@ -376,9 +376,9 @@ fn show(setting: Setting, failovers: usize, doubles: usize, run: &Run) {
     let_in.sort();
     let median = let_in.get(let_in.len() / 2);
     eprintln!(
-        "{setting:?}: {failovers} failovers, {acquired} acquisitions, {doubles} double holds, {believed} of \
-         them believed, {refused} works refused, {not_durable} not durable, {lost} lost, new owners after {median:?}, \
-         at most {:?}",
+        "{setting:?}: {failovers} failovers, {acquired} acquisitions, {doubles} double holds, \
+         {believed} of them believed, {refused} works refused, {not_durable} not durable, {lost} \
+         lost, new owners after {median:?}, at most {:?}",
         let_in.last()
     );
 }

@@ -294,7 +294,8 @@ fn a_limit_costs_one_read_and_its_absence_nothing() {
             .collect();
         assert_eq!(
             commands.join(", "),
-            "1 decrby, 1 evalsha, 1 get, 1 persist, 1 pttl, 1 time, 1 zadd, 1 zrangebyscore, 1 zscore"
+            "1 decrby, 1 evalsha, 1 get, 1 persist, 1 pttl, 1 time, 1 zadd, 1 zrangebyscore, 1 \
+             zscore"
         );
         for (work, than) in semaphore_costs(Some(2), 1).await.iter().zip(&none) {
             assert_eq!(more(work, than), get());

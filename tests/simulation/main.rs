@@ -77,7 +77,8 @@ impl Seed {
         };
         let Seed { kind, number, .. } = self;
         format!(
-            "replay: {wild}LEASEHOLD_KIND={kind} LEASEHOLD_SEED={number} cargo test --features test-util --test simulation one_seed -- --nocapture"
+            "replay: {wild}LEASEHOLD_KIND={kind} LEASEHOLD_SEED={number} cargo test --features \
+             test-util --test simulation one_seed -- --nocapture"
         )
     }
 

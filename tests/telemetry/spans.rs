@@ -125,8 +125,8 @@ fn the_last_drop_says_how_many_releases_are_not_confirmed() {
     let seen = Seen::default();
     let subscriber = tracing_subscriber::registry().with(seen.clone());
     let _default = tracing::subscriber::set_default(subscriber);
-    let what = "the client was dropped before Redis had confirmed all releases: if the process ends now, some locks \
-                may stay until their leases end";
+    let what = "the client was dropped before Redis had confirmed all releases: if the process \
+                ends now, some locks may stay until their leases end";
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

@@ -193,7 +193,8 @@ fn sentinel(url: &UrlParts<'_>, security: Security) -> Result<Deployment, Settin
     };
     let [number, user, password] = url.parameters(
         ["db", "sentinel_user", "sentinel_password"],
-        "redis-sentinel:// takes the query parameters db, sentinel_user and sentinel_password, once each",
+        "redis-sentinel:// takes the query parameters db, sentinel_user and sentinel_password, \
+         once each",
     )?;
     if let Some(number) = number
         && chosen.replace(database(&number)?).is_some()

@@ -92,8 +92,8 @@ impl Grace {
 pub fn refused_until(ends: Instant) -> CallError {
     let left = ends.saturating_duration_since(Instant::now());
     CallError::NotApplied(Fault(format!(
-        "another server serves this key since a moment ago, and its former holders may not have heard of that: nothing \
-         is taken there for another {:.1} s",
+        "another server serves this key since a moment ago, and its former holders may not have \
+         heard of that: nothing is taken there for another {:.1} s",
         left.as_secs_f64()
     )))
 }

@@ -77,7 +77,8 @@ impl Handshake {
             primary_only: false,
             hint: match endpoint.address() {
                 Address::Tcp(_) => {
-                    "; does this port want TLS, rediss://? Or is it a proxy that takes no HELLO, such as Twemproxy?"
+                    "; does this port want TLS, rediss://? Or is it a proxy that takes no HELLO, \
+                     such as Twemproxy?"
                 }
                 _ => "",
             },

@@ -111,8 +111,8 @@ pub(super) fn host_and_port(text: &str, default: u16) -> Result<HostPort, Settin
     match port_number(port, default) {
         Some(port) => Ok(HostPort::new(&host, port)),
         None => Err(refused(
-            "the port must be a number from 1 to 65535; special characters of a user or password must \
-             be percent-encoded",
+            "the port must be a number from 1 to 65535; special characters of a user or password \
+             must be percent-encoded",
         )),
     }
 }
@@ -131,14 +131,14 @@ fn port_number(text: &str, default: u16) -> Option<u16> {
 fn host_name(text: &str) -> Result<String, SettingError> {
     if text.is_empty() {
         return Err(refused(
-            "the host is missing; write redis://host:port, and percent-encode special characters of a user \
-             or password",
+            "the host is missing; write redis://host:port, and percent-encode special characters \
+             of a user or password",
         ));
     }
     if text.contains(NOT_IN_A_NAME) || text.contains(|letter: char| letter < ' ') {
         return Err(refused(
-            "the host has a character that no host name has; special characters of a user or password must \
-             be percent-encoded",
+            "the host has a character that no host name has; special characters of a user or \
+             password must be percent-encoded",
         ));
     }
     let name = decode(text)?;

@@ -108,8 +108,8 @@ pub(super) fn of(report: &NodeReport, context: &Context) -> Vec<Finding> {
             "it did not answer ({error}): its locks cannot be acquired now"
         )),
         Ok(state) if state.flavour == Some(Flavour::Embedded) => findings.info(
-            "locks live in the memory of this process: other processes do not see them, and they end \
-             with it",
+            "locks live in the memory of this process: other processes do not see them, and they \
+             end with it",
         ),
         Ok(state) => {
             program(&mut findings, state);
@@ -200,12 +200,13 @@ fn min_replicas(
     let has_replicas = state.replicas.as_ref().is_some_and(|all| !all.is_empty());
     match state.min_replicas_to_write {
         Some(wanted) if in_step < wanted => findings.danger(format!(
-            "{in_step} replicas are in step and min-replicas-to-write is {wanted}: it refuses every \
-             acquisition (Unavailable), or will soon"
+            "{in_step} replicas are in step and min-replicas-to-write is {wanted}: it refuses \
+             every acquisition (Unavailable), or will soon"
         )),
         Some(0) if has_replicas => findings.warn(
-            "min-replicas-to-write is 0: a primary that is cut off from its replicas keeps granting \
-             locks until it learns that another was promoted; set it to 1, and min-replicas-max-lag low",
+            "min-replicas-to-write is 0: a primary that is cut off from its replicas keeps \
+             granting locks until it learns that another was promoted; set it to 1, and \
+             min-replicas-max-lag low",
         ),
         None if has_replicas || kind != DeploymentKind::Single => {
             findings.unknown(Severity::Info, "min-replicas-to-write", "CONFIG GET");
@@ -221,8 +222,8 @@ fn copies(findings: &mut Findings<'_>, state: &ServerState, context: &Context) {
     let in_step = state.replicas_in_step();
     if let Some(count) = in_step.filter(|&count| count < wanted as usize) {
         findings.danger(format!(
-            "{count} replicas are in step, and the durability of this client asks for {wanted}: every acquisition \
-             fails with NotDurable"
+            "{count} replicas are in step, and the durability of this client asks for {wanted}: \
+             every acquisition fails with NotDurable"
         ));
     }
 }
@@ -236,8 +237,8 @@ fn memory(findings: &mut Findings<'_>, state: &ServerState) {
         )),
         Some(false) if state.maxmemory == Some(0) && policy != "noeviction" => {
             findings.info(format!(
-                "maxmemory-policy is {policy}, which has no effect without maxmemory: set noeviction \
-                 before somebody sets a limit"
+                "maxmemory-policy is {policy}, which has no effect without maxmemory: set \
+                 noeviction before somebody sets a limit"
             ));
         }
         Some(false) => {}
@@ -249,12 +250,12 @@ fn persistence(findings: &mut Findings<'_>, state: &ServerState) {
     match state.persistence {
         Some(Persistence::Always) => {}
         Some(Persistence::None) => findings.warn(
-            "a restart loses everything: all locks are free, and their holders notice up to a third \
-             of a lease later; set appendonly yes",
+            "a restart loses everything: all locks are free, and their holders notice up to a \
+             third of a lease later; set appendonly yes",
         ),
         Some(Persistence::Snapshots) => findings.warn(
-            "a crash loses everything after the last snapshot, so locks acquired since then are free; \
-             set appendonly yes",
+            "a crash loses everything after the last snapshot, so locks acquired since then are \
+             free; set appendonly yes",
         ),
         Some(Persistence::SystemDecides) => findings.warn(
             "appendfsync no: a crash of the machine may lose many seconds of acquisitions; set \
@@ -285,8 +286,8 @@ fn clock(findings: &mut Findings<'_>, state: &ServerState) {
             "behind"
         };
         findings.warn(format!(
-            "its clock is {difference:?} {order} this machine's: one of them is not synchronised. If \
-             the server's clock steps forward, leases end early: slew it instead"
+            "its clock is {difference:?} {order} this machine's: one of them is not synchronised. \
+             If the server's clock steps forward, leases end early: slew it instead"
         ));
     }
 }

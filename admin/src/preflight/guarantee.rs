@@ -30,8 +30,8 @@ pub(super) fn of(kind: DeploymentKind, copies: Option<u32>, nodes: &[NodeReport]
         guarantee.of_servers(kind, copies, nodes);
     }
     guarantee.broken_by(
-        "a holder that is paused beyond its lease in the middle of a step: only a fenced lock, with a \
-         resource that checks its token, stops it",
+        "a holder that is paused beyond its lease in the middle of a step: only a fenced lock, \
+         with a resource that checks its token, stops it",
     );
     guarantee
 }
@@ -75,8 +75,8 @@ impl Guarantee {
         let replicas = counts.and_then(|counts| counts.into_iter().max());
         match replicas {
             Some(0) if kind == DeploymentKind::Single => self.survives(
-                "failovers: there are none, because the server has no replica; an outage lasts until \
-                 it is back",
+                "failovers: there are none, because the server has no replica; an outage lasts \
+                 until it is back",
             ),
             Some(count) if (1..=copies as usize).contains(&count) => self.survives(format!(
                 "a failover: every replica must acknowledge a grant, as long as there are at most \
@@ -88,8 +88,8 @@ impl Guarantee {
             _ => {
                 let count = replicas.map_or("unknown".to_owned(), |count| count.to_string());
                 self.broken_by(format!(
-                    "a failover: replication is asynchronous (replicas: {count}), and writes that the \
-                     promoted replica had not received are lost"
+                    "a failover: replication is asynchronous (replicas: {count}), and writes that \
+                     the promoted replica had not received are lost"
                 ));
             }
         }

@@ -275,8 +275,8 @@ impl fmt::Display for ServerState {
         let millis = |span: Duration| span.as_secs_f64() * 1000.0;
         write!(
             f,
-            "{}, {role}, replicas {}/{}, min-replicas-to-write {}, maxmemory {} {}, persistence {}, \
-             round trip {:.2} ms, worst {:.2} ms",
+            "{}, {role}, replicas {}/{}, min-replicas-to-write {}, maxmemory {} {}, persistence \
+             {}, round trip {:.2} ms, worst {:.2} ms",
             or_unknown(self.version),
             or_unknown(self.replicas_in_step()),
             or_unknown(self.replicas.as_ref().map(Vec::len)),

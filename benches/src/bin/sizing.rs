@@ -161,7 +161,8 @@ async fn waiting(
 async fn main() -> Result<(), Failure> {
     let server = Server::start();
     println!(
-        "| each process | calls/s | commands/s in their scripts | bytes/s to the server | bytes/s from the server | CPU of the server, ms/s |"
+        "| each process | calls/s | commands/s in their scripts | bytes/s to the server | bytes/s \
+         from the server | CPU of the server, ms/s |"
     );
     println!("| --- | --- | --- | --- | --- | --- |");
     let idle = clients(&server, |builder| builder).await?;

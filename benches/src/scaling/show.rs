@@ -91,7 +91,8 @@ pub(super) fn nodes(measured: &[Measured]) -> String {
     });
     let rate = grouped_thousand(1e6 / costs.server_us);
     format!(
-        "With the costs of {} masters, a node serves at most 1 ÷ s = **{rate} locks per second**.\n\n{}",
+        "With the costs of {} masters, a node serves at most 1 ÷ s = **{rate} locks per \
+         second**.\n\n{}",
         most.masters,
         table.into_text()
     )

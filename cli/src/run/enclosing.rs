@@ -110,8 +110,8 @@ impl Enclosing {
             Some(Mark { runner, .. }) => Err(Failure::new(
                 exit::LOST,
                 format!(
-                    "the run around, process {runner}, does not hold `{name}` any more; to take the lock anew unset \
-                     {HELD}"
+                    "the run around, process {runner}, does not hold `{name}` any more; to take \
+                     the lock anew unset {HELD}"
                 ),
             )),
             None => Ok(None),

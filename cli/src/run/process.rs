@@ -96,7 +96,8 @@ mod tests {
 
     fn parse(state: &str, threads: u32) -> Process {
         let line = format!(
-            "71 (a) Z (b) {state} 70 69 68 34816 71 4194560 1 0 0 0 0 0 0 0 20 0 {threads} 0 5513 1 1"
+            "71 (a) Z (b) {state} 70 69 68 34816 71 4194560 1 0 0 0 0 0 0 0 20 0 {threads} 0 5513 \
+             1 1"
         );
         Process::parse(&line).expect("as Linux writes it")
     }

@@ -56,8 +56,8 @@ pub(super) fn is_allowed(name: &[u8]) -> bool {
 
 pub(super) fn not_now(name: &[u8]) -> ErrorReply {
     ErrorReply(format!(
-        "ERR Can't execute '{}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this \
-         context",
+        "ERR Can't execute '{}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are \
+         allowed in this context",
         String::from_utf8_lossy(name)
     ))
 }

@@ -293,6 +293,7 @@ async fn takeover_through(
     tokio::select! {
         biased;
         took = second => took,
-        () = async { drop(first.await); pending::<()>().await } => unreachable!("it waits for ever"),
+        () = async { drop(first.await); pending::<()>().await } => unreachable!("it waits for \
+            ever"),
     }
 }

@@ -156,7 +156,8 @@ mod tests {
         assert_eq!(
             page::said(&page, matrix),
             page::lines(matrix),
-            "write it: cargo run -p leasehold-others --bin leasehold-profiles --profile test -- table"
+            "write it: cargo run -p leasehold-others --bin leasehold-profiles --profile test -- \
+             table"
         );
     }
 

@@ -10,7 +10,8 @@ use crate::columns::{CLIENT, columns};
 use crate::preflight::preflight;
 use crate::servers::{Server, servers};
 
-const BEGIN: &str = "<!-- Written by `cargo run -p leasehold-others --bin leasehold-profiles --profile test -- table`. -->\n";
+const BEGIN: &str = "<!-- Written by `cargo run -p leasehold-others --bin leasehold-profiles \
+    --profile test -- table`. -->\n";
 const END: &str = "<!-- The end of what is written. -->";
 
 pub(crate) fn path() -> PathBuf {

@@ -218,7 +218,8 @@ fn show(cells: &[Cell]) {
             ..
         } = cell;
         println!(
-            "{workload}: {operations} grants, longest wait {longest_wait_ms} ms, outage {outage_ms} ms, errors {:?}",
+            "{workload}: {operations} grants, longest wait {longest_wait_ms} ms, outage \
+             {outage_ms} ms, errors {:?}",
             cell.errors
         );
         println!(

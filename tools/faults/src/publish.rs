@@ -228,7 +228,8 @@ fn libraries() -> Vec<Library> {
         language: "Rust".to_owned(),
         settings: texts(&[
             "a lease of 3 s, as for all libraries here",
-            "every second client polls for free locks once a minute instead of once a second, so that a lost wake-up shows",
+            "every second client polls for free locks once a minute instead of once a second, so \
+             that a lost wake-up shows",
             "defaults for everything else",
         ]),
         promises: [

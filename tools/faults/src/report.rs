@@ -200,7 +200,7 @@ fn repeat_command(cell: &Cell) -> String {
         String::new()
     };
     format!(
-        "cargo run --release -p leasehold-faults --{library} --deployment {deployment} --fault {fault}{workload} \
-         --seconds {seconds} --seed {seed}"
+        "cargo run --release -p leasehold-faults --{library} --deployment {deployment} --fault \
+         {fault}{workload} --seconds {seconds} --seed {seed}"
     )
 }

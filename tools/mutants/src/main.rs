@@ -85,7 +85,11 @@ fn command(words: &[&str]) -> Result<bool> {
             fault_run::run(&root, &some(&root, &seen, number)?, None)
         }
         ["fault-run", names @ ..] => fault_run::run(&root, &named(&patches, names)?, None),
-        _ => Err("one of: check, compile, all, some NUMBER, one NAME.., fault-run [NAME..], by-specification [NAME..], table".into()),
+        _ => Err(
+            "one of: check, compile, all, some NUMBER, one NAME.., fault-run [NAME..], \
+            by-specification [NAME..], table"
+                .into(),
+        ),
     }
 }
 

@@ -85,7 +85,8 @@ mod tests {
         };
         let page = format!("a\n{BEGIN}old\n{END}\nb\n");
         let filled = filled(&page, std::slice::from_ref(&patch)).unwrap();
-        let row = "| `a-fault`: It opens. | simulation `seeds_hold`, fault run (lost wake), specification |\n";
+        let row = "| `a-fault`: It opens. | simulation `seeds_hold`, fault run (lost wake), \
+            specification |\n";
         assert!(
             filled.starts_with("a\n") && filled.ends_with(&format!("{row}\n{END}\nb\n")),
             "{filled}"

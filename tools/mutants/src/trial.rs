@@ -234,7 +234,8 @@ mod tests {
     #[test]
     fn a_broken_script_does_not_count_as_a_found_fault() {
         for what in [
-            "redis refused the call: ERR user_script:119: Script attempted to access nonexistent global variable 'x'",
+            "redis refused the call: ERR user_script:119: Script attempted to access nonexistent \
+             global variable 'x'",
             "ERR Error compiling script (new function): user_script:3: '=' expected near 'x'",
         ] {
             assert!(is_of_a_broken_script(what), "{what}");

@@ -17,7 +17,8 @@ fn temporary_conditions_are_not_applied() {
         "MISCONF Redis is configured to save RDB snapshots",
         "NOREPLICAS Not enough good replicas to write.",
         "NOSCRIPT No matching script. Please use EVAL.",
-        "UNBLOCKED force unblock from blocking operation, instance state changed (master -> replica?)",
+        "UNBLOCKED force unblock from blocking operation, instance state changed (master -> \
+         replica?)",
         "ERR WAIT cannot be used with replica instances. Please also note that since Redis 4.0 ...",
         "ERR WAITAOF cannot be used with replica instances. Please also note that writes ...",
         "ERR max number of clients reached",
@@ -65,12 +66,14 @@ fn a_right_may_also_be_missing_in_a_script() {
     for text in [
         "NOPERM this user has no permissions to run the 'evalsha' command",
         "NOPERM No permissions to access a key",
-        "ERR The user executing the script can't access at least one of the keys mentioned in the command arguments \
-         script: ecf4, on @user_script:1.",
-        "ERR ACL failure in script: No permissions to access a key script: ecf4, on @user_script:1.",
-        "ERR ACL failure in script: User ann has no permissions to run the 'set' command script: on @user_script:1.",
-        "ERR Error running script (call to f_d1bf): @user_script:1: @user_script: 1: The user executing the script \
-         can't run this command or subcommand",
+        "ERR The user executing the script can't access at least one of the keys mentioned in the \
+         command arguments script: ecf4, on @user_script:1.",
+        "ERR ACL failure in script: No permissions to access a key script: ecf4, on \
+         @user_script:1.",
+        "ERR ACL failure in script: User ann has no permissions to run the 'set' command script: \
+         on @user_script:1.",
+        "ERR Error running script (call to f_d1bf): @user_script:1: @user_script: 1: The user \
+         executing the script can't run this command or subcommand",
     ] {
         let CallError::Refused(fault) = sort_error_reply(text) else {
             panic!("{text}");

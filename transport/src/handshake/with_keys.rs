@@ -89,8 +89,8 @@ impl Handshake {
             return Ok(());
         }
         Err(CallError::Refused(Fault(
-            "the proxy chooses one of several servers by the first key of a script, as Envoy does: connect to one server, \
-             or to a cluster"
+            "the proxy chooses one of several servers by the first key of a script, as Envoy does: \
+             connect to one server, or to a cluster"
                 .into(),
         )))
     }

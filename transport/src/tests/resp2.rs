@@ -123,7 +123,8 @@ const REST: [&str; 3] = [
 async fn a_server_that_refuses_hello_is_used_in_resp2() {
     for hello in [
         UNKNOWN,
-        "-ERR unknown command `HELLO`, with args beginning with: `3`, `AUTH`, `ann`, `password`, \r\n",
+        "-ERR unknown command `HELLO`, with args beginning with: `3`, `AUTH`, `ann`, `password`, \
+         \r\n",
         "-NOPROTO unsupported protocol version\r\n",
         "-NOPROTO Resp3 not supported\r\n",
         "-ERR Protocol version is not an integer or out of range\r\n",

@@ -69,15 +69,18 @@ impl Pems {
             key: of_key,
         } = client;
         let (chain, key) = (certificates(of_chain, chain)?, private_key(of_key, key)?);
-        config.with_client_auth_cert(chain, key).map_err(|error| match error {
-            TlsError::InconsistentKeys(InconsistentKeys::KeyMismatch) => format!(
-                "certificate and key do not belong together: \
+        config
+            .with_client_auth_cert(chain, key)
+            .map_err(|error| match error {
+                TlsError::InconsistentKeys(InconsistentKeys::KeyMismatch) => format!(
+                    "certificate and key do not belong together: \
                  the key in {of_key} is not that of the first certificate in {of_chain}"
-            ),
-            error => format!(
-                "the client certificate in {of_chain} cannot be used with the key in {of_key}: {error}"
-            ),
-        })
+                ),
+                error => format!(
+                    "the client certificate in {of_chain} cannot be used with the key in {of_key}: \
+                 {error}"
+                ),
+            })
     }
 }
 

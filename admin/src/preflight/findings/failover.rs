@@ -23,8 +23,8 @@ pub(super) fn cluster(
     }
     match cluster.requires_full_coverage {
         Some(true) => findings.info(
-            "cluster-require-full-coverage yes: while one shard fails over, all shards refuse calls; \
-             with no, the locks of the other shards keep working",
+            "cluster-require-full-coverage yes: while one shard fails over, all shards refuse \
+             calls; with no, the locks of the other shards keep working",
         ),
         Some(false) => {}
         None => findings.unknown(
@@ -42,7 +42,8 @@ pub(super) fn cluster(
     }
     if state.sharded_pubsub == Some(false) {
         findings.info(
-            "it has no sharded publish/subscribe: each release is sent to every node of the cluster",
+            "it has no sharded publish/subscribe: each release is sent to every node of the \
+             cluster",
         );
     }
 }
@@ -65,13 +66,13 @@ pub(super) fn sentinels(findings: &mut Findings<'_>, state: &SentinelState, leas
     }
     match (state.usable, state.needed()) {
         (Some(usable), Some(needed)) if usable < needed => findings.warn(format!(
-            "{usable} of {} sentinels are up, and a failover needs {needed}: until then, no failover \
-             can happen, and no lock can be acquired if the primary goes down",
+            "{usable} of {} sentinels are up, and a failover needs {needed}: until then, no \
+             failover can happen, and no lock can be acquired if the primary goes down",
             or_unknown(state.known)
         )),
         (Some(usable), Some(needed)) if usable == needed => findings.info(format!(
-            "a failover needs all {usable} sentinels that are up: none of them may go down with the \
-             primary"
+            "a failover needs all {usable} sentinels that are up: none of them may go down with \
+             the primary"
         )),
         (Some(_), Some(_)) => {}
         _ => findings.warn("whether enough sentinels are up is unknown: no sentinel reports it"),
@@ -82,9 +83,9 @@ fn compare(findings: &mut Findings<'_>, setting: &str, failover: Duration, lease
     let left = time_left(lease);
     if failover > left {
         findings.warn(format!(
-            "a failover takes about {failover:.1?} ({setting}), and holds with a lease of {lease:.1?} may \
-             end {left:.1?} after the primary goes down: they are lost by then; lower the setting, or use \
-             a longer lease"
+            "a failover takes about {failover:.1?} ({setting}), and holds with a lease of \
+             {lease:.1?} may end {left:.1?} after the primary goes down: they are lost by then; \
+             lower the setting, or use a longer lease"
         ));
     }
 }

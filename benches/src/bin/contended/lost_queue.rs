@@ -24,7 +24,8 @@ const CLAIM: Duration = Duration::from_secs(60);
 const SETTLE: Duration = Duration::from_secs(2);
 const LOOK: Duration = Duration::from_millis(20);
 
-pub(crate) const COLUMNS: &str = "| waiters | commands a waiter | bytes written a waiter | CPU of the server, s | longest PING, ms | all back after, s | out of order |";
+pub(crate) const COLUMNS: &str = "| waiters | commands a waiter | bytes written a waiter | CPU of \
+    the server, s | longest PING, ms | all back after, s | out of order |";
 
 #[expect(clippy::cast_precision_loss, reason = "few, and rounded in the end")]
 pub(crate) async fn row(size: usize) -> Result<String, Failure> {

@@ -18,7 +18,9 @@ const SECTION: Duration = Duration::from_micros(500);
 const BEGIN: Duration = Duration::from_secs(2);
 const MEASURED: Duration = Duration::from_secs(8);
 
-pub(crate) const COLUMNS: &str = "| clients | commands a turn | bytes to the AOF a turn | bytes to a replica a turn | CPU of the server a turn, µs | turns a second | fewest and most turns of a client |";
+pub(crate) const COLUMNS: &str = "| clients | commands a turn | bytes to the AOF a turn | bytes to \
+    a replica a turn | CPU of the server a turn, µs | turns a second | fewest and most turns of a \
+    client |";
 
 #[expect(clippy::cast_precision_loss, reason = "few, and rounded in the end")]
 pub(crate) async fn row(size: usize) -> Result<String, Failure> {

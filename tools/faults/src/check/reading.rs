@@ -293,7 +293,8 @@ impl<'a> Reader<'a> {
             if let State::Holding(name, _) = state {
                 let when = self.clock.format(at);
                 self.trace(name).violations.push(format!(
-                    "driver: {worker} still held {name} when its process reported the end of all workers, at {when}"
+                    "driver: {worker} still held {name} when its process reported the end of all \
+                     workers, at {when}"
                 ));
             }
             self.cut_off(worker, state, at, WaitEnd::Unanswered);

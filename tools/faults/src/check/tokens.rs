@@ -45,7 +45,8 @@ impl<'a> Fenced<'a> {
                 && token <= before
             {
                 let text = format!(
-                    "{}: {} was granted token {token} at {}, although {} had got token {before} at {}",
+                    "{}: {} was granted token {token} at {}, although {} had got token {before} at \
+                     {}",
                     self.lock,
                     hold.worker,
                     context.clock.format(hold.granted),

@@ -19,7 +19,8 @@ const PLAIN: Fault = Fault::lasting(130..180, freeze);
 pub(super) const FAULTS: &[Fault] = &[
     Fault {
         name: "freeze-client",
-        what: "SIGSTOP of a client between checking its guard and writing, for longer than the lease",
+        what: "SIGSTOP of a client between checking its guard and writing, for longer than the \
+            lease",
         ..PLAIN
     },
     Fault {

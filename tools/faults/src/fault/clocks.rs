@@ -16,7 +16,8 @@ pub(super) const FAULTS: &[Fault] = &[
     },
     Fault {
         name: "server-clock-ahead",
-        what: "the wall clock of a server is set ten minutes ahead, so that its keys expire, and later back",
+        what: "the wall clock of a server is set ten minutes ahead, so that its keys expire, and \
+            later back",
         on: ALONE,
         forgets: ALONE,
         empties: true,

@@ -23,7 +23,8 @@ pub(super) const FAULTS: &[Fault] = &[
     },
     Fault {
         name: "half-open",
-        what: "connections stay open but carry no data in either direction, for longer than the lease",
+        what: "connections stay open but carry no data in either direction, for longer than the \
+            lease",
         lasts: 110..150,
         begin: half_open,
         ..PLAIN
@@ -48,7 +49,8 @@ pub(super) const FAULTS: &[Fault] = &[
     },
     Fault {
         name: "late-requests",
-        what: "requests arrive late, even those that the client gave up and whose connection it closed",
+        what: "requests arrive late, even those that the client gave up and whose connection it \
+            closed",
         lasts: 50..80,
         begin: late_requests,
         ..PLAIN

@@ -25,7 +25,8 @@ pub(super) const FAULTS: &[Fault] = &[
     },
     Fault {
         name: "failover-frozen",
-        what: "SIGSTOP of a master until it is replaced; then it continues and briefly still acts as master",
+        what: "SIGSTOP of a master until it is replaced; then it continues and briefly still acts \
+            as master",
         begin: by_silence,
         ..PLAIN
     },
@@ -39,7 +40,8 @@ pub(super) const FAULTS: &[Fault] = &[
     },
     Fault {
         name: "partition",
-        what: "a master and one client are cut off from all other servers and clients; another master is elected",
+        what: "a master and one client are cut off from all other servers and clients; another \
+            master is elected",
         lasts: 120..160,
         needs: Needs::Namespace,
         begin: partition::begin,

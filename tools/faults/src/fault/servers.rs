@@ -11,7 +11,8 @@ const PLAIN: Fault = Fault {
 pub(super) const FAULTS: &[Fault] = &[
     Fault {
         name: "freeze-server",
-        what: "SIGSTOP of a master, for a moment or for longer than the lease; a replica replaces it if there is one",
+        what: "SIGSTOP of a master, for a moment or for longer than the lease; a replica replaces \
+            it if there is one",
         ..PLAIN
     },
     Fault {
@@ -26,7 +27,8 @@ pub(super) const FAULTS: &[Fault] = &[
     },
     Fault {
         name: "kill-server-disk",
-        what: "SIGKILL of a server that persists every write (appendfsync always), and restarts with its data",
+        what: "SIGKILL of a server that persists every write (appendfsync always), and restarts \
+            with its data",
         on: ALONE,
         lasts: 10..60,
         forgets: NOWHERE,

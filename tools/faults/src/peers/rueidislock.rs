@@ -13,18 +13,18 @@ pub(super) const PEER: Peer = Peer {
     knows_deadlines: false,
     tells_losses: true,
     settings: &[
-        "WithContext with a context that is cancelled if the lock is not held when the wait is over. A deadline would \
-         end the held lock too",
+        "WithContext with a context that is cancelled if the lock is not held when the wait is \
+         over. A deadline would end the held lock too",
         "KeyValidity is the lease; ExtendInterval is the default, half of it",
-        "KeyMajority 1 on one server and with sentinels, as the README says for one instance; the default 2 in a \
-         cluster",
+        "KeyMajority 1 on one server and with sentinels, as the README says for one instance; the \
+         default 2 in a cluster",
         "NoLoopTracking, as in the README's example, which needs Redis 7.0.5",
-        "SentinelOption.TopologyRefreshInterval 5 s, which rueidis recommends; all other settings are the defaults: \
-         Dialer.Timeout 5 s, ConnWriteTimeout 10 s, TryNextAfter 20 ms",
-        "the worker checks the context before each write; a cancelled context ends the section, even between two \
-         writes",
-        "a failed wait is `Canceled`, whatever the cause, because WithContext reports no other error. The release has \
-         no result",
+        "SentinelOption.TopologyRefreshInterval 5 s, which rueidis recommends; all other settings \
+         are the defaults: Dialer.Timeout 5 s, ConnWriteTimeout 10 s, TryNextAfter 20 ms",
+        "the worker checks the context before each write; a cancelled context ends the section, \
+         even between two writes",
+        "a failed wait is `Canceled`, whatever the cause, because WithContext reports no other \
+         error. The release has no result",
         "`block` blocks only the goroutines of the callers",
     ],
     promises: &[
@@ -33,17 +33,18 @@ pub(super) const PEER: Peer = Peer {
             source: README,
         },
         Promise {
-            says: "The context is cancelled automatically and immediately once the majority of the keys is no longer \
-                   held, because Redis is down or the keys were deleted.",
+            says: "The context is cancelled automatically and immediately once the majority of the \
+                   keys is no longer held, because Redis is down or the keys were deleted.",
             source: README,
         },
         Promise {
-            says: "A waiting WithContext retries automatically and immediately once the lock is released.",
+            says: "A waiting WithContext retries automatically and immediately once the lock is \
+                released.",
             source: README,
         },
         Promise {
-            says: "Leases end at a time of the client's wall clock (SET PXAT, PEXPIREAT), so the clocks of clients and \
-                   servers must agree. The documentation does not say so.",
+            says: "Leases end at a time of the client's wall clock (SET PXAT, PEXPIREAT), so the \
+                   clocks of clients and servers must agree. The documentation does not say so.",
             source: "rueidislock/lock.go, acquire and script",
         },
     ],

@@ -290,7 +290,8 @@ fn summary(peer: &Peer, place: Kind, history: &[Event], overlaps: usize) -> Stri
     ];
     let (name, version) = (peer.name, peer.version());
     format!(
-        "{name} {version} on {}: {granted} grants, {wrote} writes, {overlaps} overlaps, {refusals:?}",
+        "{name} {version} on {}: {granted} grants, {wrote} writes, {overlaps} overlaps, \
+         {refusals:?}",
         place.name()
     )
 }

@@ -97,9 +97,10 @@ const LESSONS: [Lesson; 18] = [
         workload: "fenced",
         is_shown_by: |cell| cell.refused_writes > 0,
         text: [
-            "A client is stopped after it has looked at its guard and before it writes, for longer than its lease, and \
-             another client gets the lock.",
-            "When the stopped client resumes, it writes with its old token, and the resource refuses that write.",
+            "A client is stopped after it has looked at its guard and before it writes, for longer \
+             than its lease, and another client gets the lock.",
+            "When the stopped client resumes, it writes with its old token, and the resource \
+             refuses that write.",
         ],
         ..DEFAULTS
     },
@@ -119,7 +120,8 @@ const LESSONS: [Lesson; 18] = [
         is_shown_by: |cell| cell.renewals.lost + cell.renewals.failed > 0 && !has_two_holders(cell),
         text: [
             "All threads of a client's runtime are blocked, so that it renews nothing.",
-            "The hold stays valid until the deadline that the client knows, and no other client gets the lock before that.",
+            "The hold stays valid until the deadline that the client knows, and no other client \
+             gets the lock before that.",
         ],
         ..DEFAULTS
     },
@@ -139,7 +141,8 @@ const LESSONS: [Lesson; 18] = [
         workload: "semaphore",
         is_shown_by: |cell| cell.met.holders > 0,
         text: [
-            "The server comes back without the semaphore, so the permits that were taken are forgotten.",
+            "The server comes back without the semaphore, so the permits that were taken are \
+             forgotten.",
             "Clients set the number of permits again. From then on, at most two are taken.",
         ],
         ..DEFAULTS
@@ -149,10 +152,11 @@ const LESSONS: [Lesson; 18] = [
         fault: "eviction",
         is_shown_by: has_two_holders,
         text: [
-            "The server is out of memory and evicts the key of a lock that is held, and another client gets the lock: \
-             two holders.",
-            "The first holder learns of the loss at its next renewal. With a fixed lease it does not learn of the loss \
-             before its deadline. Set `noeviction` on servers that have locks.",
+            "The server is out of memory and evicts the key of a lock that is held, and another \
+             client gets the lock: two holders.",
+            "The first holder learns of the loss at its next renewal. With a fixed lease it does \
+             not learn of the loss before its deadline. Set `noeviction` on servers that have \
+             locks.",
         ],
         ..DEFAULTS
     },
@@ -161,8 +165,10 @@ const LESSONS: [Lesson; 18] = [
         fault: "lost-replies",
         is_shown_by: |cell| cell.errors.contains_key("Unknown") && !has_two_holders(cell),
         text: [
-            "Replies are lost, so that a client cannot know whether the server has granted its request.",
-            "The client reports `Unknown` and releases the lock in case it was granted. Others get the lock soon after.",
+            "Replies are lost, so that a client cannot know whether the server has granted its \
+             request.",
+            "The client reports `Unknown` and releases the lock in case it was granted. Others get \
+             the lock soon after.",
         ],
         ..DEFAULTS
     },
@@ -172,7 +178,8 @@ const LESSONS: [Lesson; 18] = [
         workload: "string",
         text: [
             "Requests, including releases, arrive long after their client has given up on them.",
-            "A release names its owner, so a late release does not free the lock of the next holder.",
+            "A release names its owner, so a late release does not free the lock of the next \
+             holder.",
         ],
         ..DEFAULTS
     },
@@ -182,8 +189,8 @@ const LESSONS: [Lesson; 18] = [
         is_shown_by: |cell| cell.met.waiters > 0,
         text: [
             "Nothing arrives on the connections on which waiters hear of releases.",
-            "Waiters find the free lock all the same: some clients poll once a second, and every client polls when the \
-             lease that it saw has expired.",
+            "Waiters find the free lock all the same: some clients poll once a second, and every \
+             client polls when the lease that it saw has expired.",
         ],
         ..DEFAULTS
     },
@@ -193,8 +200,8 @@ const LESSONS: [Lesson; 18] = [
         is_shown_by: |cell| cell.renewals.lost + cell.renewals.failed > 0 && !has_two_holders(cell),
         text: [
             "One client reaches no server for longer than its lease, and its renewals fail.",
-            "The client gives up its hold before the lock expires at the server. Only after that does another client get \
-             the lock.",
+            "The client gives up its hold before the lock expires at the server. Only after that \
+             does another client get the lock.",
         ],
         ..DEFAULTS
     },
@@ -204,7 +211,8 @@ const LESSONS: [Lesson; 18] = [
         is_shown_by: has_two_holders,
         text: [
             "The clock of the server jumps ten minutes ahead, so all leases expire at once.",
-            "Another client gets the lock. There are two holders until the first one learns of the loss.",
+            "Another client gets the lock. There are two holders until the first one learns of the \
+             loss.",
         ],
         ..DEFAULTS
     },
@@ -214,7 +222,8 @@ const LESSONS: [Lesson; 18] = [
         fault: "failover-behind",
         is_shown_by: has_two_holders,
         text: [
-            "A replica that has not received the last grants becomes the master, and grants a held lock to another client.",
+            "A replica that has not received the last grants becomes the master, and grants a held \
+             lock to another client.",
             "The first holder learns of the loss as soon as its client has asked the new master.",
         ],
         ..DEFAULTS
@@ -237,9 +246,10 @@ const LESSONS: [Lesson; 18] = [
         fault: "partition",
         is_shown_by: has_two_holders,
         text: [
-            "A master and one client are cut off from all others, and a second master is elected on the other side: each \
-             side has a holder.",
-            "The holder on the cut-off side learns of the loss in time. Until then, only a fencing token keeps its writes out.",
+            "A master and one client are cut off from all others, and a second master is elected \
+             on the other side: each side has a holder.",
+            "The holder on the cut-off side learns of the loss in time. Until then, only a fencing \
+             token keeps its writes out.",
         ],
         ..DEFAULTS
     },
@@ -270,8 +280,10 @@ const LESSONS: [Lesson; 18] = [
         fault: "freeze-client",
         is_shown_by: |cell| has_two_holders(cell) || cell.overlaps.invalid > 0,
         text: [
-            "A client with Redisson is stopped for longer than its watchdog timeout, and another client gets the lock.",
-            "When the stopped client resumes, nothing reports the loss to it. It learns of the loss from its own release.",
+            "A client with Redisson is stopped for longer than its watchdog timeout, and another \
+             client gets the lock.",
+            "When the stopped client resumes, nothing reports the loss to it. It learns of the \
+             loss from its own release.",
         ],
         ..DEFAULTS
     },
@@ -283,8 +295,8 @@ const LESSONS: [Lesson; 18] = [
         is_shown_by: has_two_holders,
         text: [
             "A frozen master is replaced. When it resumes, it still acts as a master for a while.",
-            "redis-py clients that are still connected to the old master are granted locks that others hold at the new \
-             master.",
+            "redis-py clients that are still connected to the old master are granted locks that \
+             others hold at the new master.",
         ],
         ..DEFAULTS
     },

@@ -46,7 +46,8 @@ pub(super) fn recovery(deployment: &str, cells: &[&Cell]) -> String {
     svg.text(
         (16, 42),
         "m",
-        "time from the end of a fault until every lock was granted again; a dot for each time, with all seeds; the stroke is the median",
+        "time from the end of a fault until every lock was granted again; a dot for each time, \
+         with all seeds; the stroke is the median",
     );
     let mut grid = Vec::new();
     for decade in 0..=u32::try_from(decades).expect("a few") {

@@ -62,9 +62,10 @@ impl Svg {
     pub(super) fn end(self, (width, height): (u64, u64)) -> String {
         let Self { head, body } = self;
         format!(
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" width=\"{width}\" \
-             height=\"{height}\" font-family=\"sans-serif\" font-size=\"12\" role=\"img\">\n{head}\
-             <rect class=\"bg\" width=\"{width}\" height=\"{height}\"/>\n{body}</svg>\n"
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" \
+             width=\"{width}\" height=\"{height}\" font-family=\"sans-serif\" font-size=\"12\" \
+             role=\"img\">\n{head}<rect class=\"bg\" width=\"{width}\" \
+             height=\"{height}\"/>\n{body}</svg>\n"
         )
     }
 }

@@ -30,11 +30,8 @@ const LINE: u64 = 16;
 const LABEL_ROWS: usize = 3;
 
 const STYLE: Style = Style {
-    light: ".v{stroke:#0072b2;stroke-width:10}.s{stroke:#009e73;stroke-width:5}.o{stroke:#7fb8d8;stroke-width:3}\
-            .x{stroke:#d55e00;stroke-width:10}.w{stroke:#8c959f}.t{stroke:#1f2328}.k,.n,.d{stroke:#1f2328;stroke-width:2}\
-            .n{stroke:#d55e00}.f{fill:#e69f00;fill-opacity:.3}",
-    dark: ".v{stroke:#3aa0dc}.s{stroke:#23b98f}.o{stroke:#6fa8c9}.x,.n{stroke:#ff7b1c}.w{stroke:#8b949e}\
-           .t,.k,.d{stroke:#e6edf3}.f{fill-opacity:.22}",
+    light: ".v{stroke:#0072b2;stroke-width:10}.s{stroke:#009e73;stroke-width:5}.o{stroke:#7fb8d8;stroke-width:3}.x{stroke:#d55e00;stroke-width:10}.w{stroke:#8c959f}.t{stroke:#1f2328}.k,.n,.d{stroke:#1f2328;stroke-width:2}.n{stroke:#d55e00}.f{fill:#e69f00;fill-opacity:.3}",
+    dark: ".v{stroke:#3aa0dc}.s{stroke:#23b98f}.o{stroke:#6fa8c9}.x,.n{stroke:#ff7b1c}.w{stroke:#8b949e}.t,.k,.d{stroke:#e6edf3}.f{fill-opacity:.22}",
 };
 
 /// The longest time that a picture shows.
@@ -269,7 +266,8 @@ impl Picture<'_> {
             let width = end.saturating_sub(x).max(3);
             let (height, detail) = (bottom - top, super::svg::escaped(&fault.detail));
             svg.put(format_args!(
-                "<rect class=\"f\" x=\"{x}\" y=\"{top}\" width=\"{width}\" height=\"{height}\"><title>{detail}</title></rect>\n"
+                "<rect class=\"f\" x=\"{x}\" y=\"{top}\" width=\"{width}\" \
+                 height=\"{height}\"><title>{detail}</title></rect>\n"
             ));
         }
         let mut y = top - LINE * u64::try_from(labels.len()).expect("few rows");

@@ -43,7 +43,8 @@ impl Recorder {
 fn sample() -> What {
     let status = fs::read_to_string("/proc/self/status").expect("a Linux system");
     let number = |name: &str| {
-        let line = status.lines().find_map(|line| line.strip_prefix(name)).expect("the line exists");
+        let line = status.lines().find_map(|line| line.strip_prefix(name)).expect("the line \
+            exists");
         line.split_whitespace().next().and_then(|number| number.parse().ok()).expect("a number")
     };
     let descriptors = fs::read_dir("/proc/self/fd").expect("a Linux system").count();

@@ -23,7 +23,8 @@ pub(super) fn page(deployment: &str, report: &Report, examples: &[&Example<'_>])
     let plot = plot_file(deployment);
     let parts = [
         format!(
-            "# Faults: {name}\n\n{GENERATED}{} with {} ({}), on {}: {} and {}; {}. [Definitions](README.md#what-counts-as-an-overlap).\n\n",
+            "# Faults: {name}\n\n{GENERATED}{} with {} ({}), on {}: {} and {}; {}. \
+             [Definitions](README.md#what-counts-as-an-overlap).\n\n",
             count(sum.runs(), "program run"),
             count(sum.cells, "cell"),
             count(sum.seeds(), "seed"),
@@ -44,21 +45,25 @@ pub(super) fn page(deployment: &str, report: &Report, examples: &[&Example<'_>])
         ),
         section(
             "What the faults affected",
-            "All workloads and seeds together. Of the injections of every cell, *met* counts those that came while an \
-             affected process held a lock, waited for one, or had a renewal due.",
+            "All workloads and seeds together. Of the injections of every cell, *met* counts those \
+             that came while an affected process held a lock, waited for one, or had a renewal \
+             due.",
             &affected(&cells, |cell| &cell.fault, "fault"),
         ),
         section(
             "Results",
-            "*Losses* are holds that ended before their release. A loss without a cause is a violation. *Noticed after* is \
-             the longest time from another client's grant until the previous holder knew; its own release does not count. \
-             *Said held*: how often a holder was told `Held` while another client had the lock, and for how long at most. \
-             *Excusable*: the share of the held time in which a second holder would have been excused.",
+            "*Losses* are holds that ended before their release. A loss without a cause is a \
+             violation. *Noticed after* is the longest time from another client's grant until the \
+             previous holder knew; its own release does not count. *Said held*: how often a holder \
+             was told `Held` while another client had the lock, and for how long at most. \
+             *Excusable*: the share of the held time in which a second holder would have been \
+             excused.",
             &outcome(&cells, |cell| &cell.fault, "fault"),
         ),
         section(
             "Waits and recovery",
-            "Recovery is the time from the end of a fault until every lock was granted again: median and longest.",
+            "Recovery is the time from the end of a fault until every lock was granted again: \
+             median and longest.",
             &format!("{}![Recovery]({plot})\n", times(&cells)),
         ),
         section(

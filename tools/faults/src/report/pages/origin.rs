@@ -53,8 +53,8 @@ pub(super) fn what_ran(report: &Report) -> String {
     let repeated = cells.filter(|cell| cell.again > 0).count() as u64;
     table(&heads(&columns), rows)
         + &format!(
-            "A cell whose fault met no holder says nothing about losses. It is repeated with another seed, up to four times, \
-             and only its last run counts here. {} ran again.\n",
+            "A cell whose fault met no holder says nothing about losses. It is repeated with \
+             another seed, up to four times, and only its last run counts here. {} ran again.\n",
             count(repeated, "cell")
         )
 }
@@ -110,8 +110,9 @@ pub(super) fn reproduce(report: &Report) -> String {
         ("seeds of the long runs", seeds(&report.facts.long)),
     ];
     let rows = rows.map(|(what, value)| vec![what.to_owned(), value]);
-    let about = "`tools/faults/publish` repeats everything and writes these pages. The seed decides the schedule of the faults. \
-                 The timing of threads still differs from run to run.";
+    let about = "`tools/faults/publish` repeats everything and writes these pages. The seed \
+                 decides the schedule of the faults. The timing of threads still differs from run \
+                 to run.";
     section(
         "Reproduce it",
         about,
@@ -119,17 +120,16 @@ pub(super) fn reproduce(report: &Report) -> String {
     )
 }
 
-const ONE_CELL: &str = "\nOne run of the matrix, with all its cells and the timeline of each:\n\n\
-    ```sh\n\
-    cargo run --release -p leasehold-faults -- --deployment sentinel --fault partition --seconds 30 --seed 1 \
-    --keep-history --out target/one-run\n\
-    cargo run --release -p leasehold-faults -- --deployment sentinel --fault partition --history \
-    target/one-run/history-1.jsonl\n\
-    ```\n\n\
-    The first command writes `cells.json`, a picture `WORKLOAD.svg` for each cell, and the history. The second command \
-    checks that history again. `LEASEHOLD_SERVER=PATH` chooses another server. After the whole run, \
-    `target/fault-run/results.json` has the result of each cell. `target/fault-run/runs/LIBRARY-DEPLOYMENT-FAULT-SEED` has \
-    its timeline and, if there was a violation, its history.\n";
+const ONE_CELL: &str = "\nOne run of the matrix, with all its cells and the timeline of \
+    each:\n\n```sh\ncargo run --release -p leasehold-faults -- --deployment sentinel --fault \
+    partition --seconds 30 --seed 1 --keep-history --out target/one-run\ncargo run --release -p \
+    leasehold-faults -- --deployment sentinel --fault partition --history \
+    target/one-run/history-1.jsonl\n```\n\nThe first command writes `cells.json`, a picture \
+    `WORKLOAD.svg` for each cell, and the history. The second command checks that history again. \
+    `LEASEHOLD_SERVER=PATH` chooses another server. After the whole run, \
+    `target/fault-run/results.json` has the result of each cell. \
+    `target/fault-run/runs/LIBRARY-DEPLOYMENT-FAULT-SEED` has its timeline and, if there was a \
+    violation, its history.\n";
 
 /// The command line, how many seconds it took, and its exit code.
 type Command<'a> = (&'a str, u64, i32);

@@ -87,8 +87,9 @@ pub(super) fn page(report: &Report, examples: &[&Example<'_>]) -> String {
     let sum: Sum = compared.iter().copied().collect();
     let parts = [
         format!(
-            "# Faults: other libraries\n\n{GENERATED}All libraries ran the same program, workloads, faults, deployments and seeds: {} with {} \
-             and {}. Each library is used as its documentation recommends, and checked for what that documentation promises. \
+            "# Faults: other libraries\n\n{GENERATED}All libraries ran the same program, \
+             workloads, faults, deployments and seeds: {} with {} and {}. Each library is used as \
+             its documentation recommends, and checked for what that documentation promises. \
              [Definitions](README.md#what-counts-as-an-overlap).\n\n",
             count(sum.runs(), "program run"),
             count(sum.cells, "compared cell"),
@@ -96,10 +97,11 @@ pub(super) fn page(report: &Report, examples: &[&Example<'_>]) -> String {
         ),
         section(
             "Two holders at once",
-            "*Seeds with two holders*: the seeds in which two processes were told at the same time that they held a lock, \
-             excused or not, with Wilson's 95 % interval for the share. *Per met*: such overlaps per injection that met a \
-             holder. An overlap is *excused* if the library does not promise to prevent it. *Longest wait*: the median and \
-             the range over the seeds.",
+            "*Seeds with two holders*: the seeds in which two processes were told at the same time \
+             that they held a lock, excused or not, with Wilson's 95 % interval for the share. \
+             *Per met*: such overlaps per injection that met a holder. An overlap is *excused* if \
+             the library does not promise to prevent it. *Longest wait*: the median and the range \
+             over the seeds.",
             &by_group(&compared),
         ),
         section(

@@ -20,11 +20,11 @@ pub(super) fn page(power: &[PlantedBug]) -> String {
     });
     let parts = [
         format!(
-            "# Faults: bugs that the run detects\n\n{GENERATED}A run without violations proves little unless bugs cause violations. \
-             So bugs are put into the library on purpose, one at a time, and the run must detect each of them. The same \
-             run without the bug has no violation.\n\n\
-             Each bug is a patch in `tools/mutants`. `cargo run -p leasehold-mutants -- fault-run` tries all of \
-             them.\n\n"
+            "# Faults: bugs that the run detects\n\n{GENERATED}A run without violations proves \
+             little unless bugs cause violations. So bugs are put into the library on purpose, one \
+             at a time, and the run must detect each of them. The same run without the bug has no \
+             violation.\n\nEach bug is a patch in `tools/mutants`. `cargo run -p leasehold-mutants \
+             -- fault-run` tries all of them.\n\n"
         ),
         section("By class", "", &by_class(power)),
         section("Each bug", "", &table(&heads(&columns), rows)),

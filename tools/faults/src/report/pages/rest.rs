@@ -81,8 +81,8 @@ pub(super) fn names(names: &ManyNames) -> String {
     };
     let left = &names.left;
     let done = format!(
-        "{} names were locked and released in {:.0} s on {}, {} of them wanted by two clients at once, \
-         under {faults} (seed {}).",
+        "{} names were locked and released in {:.0} s on {}, {} of them wanted by two clients at \
+         once, under {faults} (seed {}).",
         number(names.names),
         names.seconds,
         escaped(&names.server),
@@ -90,8 +90,8 @@ pub(super) fn names(names: &ManyNames) -> String {
         names.seed
     );
     let rest = format!(
-        "At the end, {} remained in the internal tables, {} at the server, and {} besides the {} of fenced locks, \
-         which must remain. {}Violations: {}.",
+        "At the end, {} remained in the internal tables, {} at the server, and {} besides the {} \
+         of fenced locks, which must remain. {}Violations: {}.",
         entries(names.at_rest.entries()),
         count(left.channels + left.patterns, "subscription"),
         count(left.others_total, "key"),

@@ -13,7 +13,8 @@ fn runs_cells_injections_and_grants_are_counted_separately() {
     let head = line(page, "**leasehold 0.1.0: ");
     assert_eq!(
         head,
-        "**leasehold 0.1.0: 16 program runs with 40 cells, 24 injections and 40,936 grants; 1 violation.**"
+        "**leasehold 0.1.0: 16 program runs with 40 cells, 24 injections and 40,936 grants; 1 \
+         violation.**"
     );
     assert_eq!(
         line(page, "| the matrix"),
@@ -64,7 +65,8 @@ fn a_violation_is_listed_with_the_command_that_repeats_its_run() {
     let page = &pages["single.md"];
     assert!(page.contains("a sentence about a violation"));
     assert!(page.contains(
-        "`cargo run --release -p leasehold-faults -- --deployment single --fault freeze-client --seconds 10 --seed 1`"
+        "`cargo run --release -p leasehold-faults -- --deployment single --fault freeze-client \
+         --seconds 10 --seed 1`"
     ));
 }
 

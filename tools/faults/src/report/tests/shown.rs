@@ -19,7 +19,8 @@ fn an_incomplete_report_says_so_first() {
     assert_eq!(
         first,
         Some(
-            "**This report is incomplete. It lacks: one; two; three; [and more](#what-is-missing).**"
+            "**This report is incomplete. It lacks: one; two; three; [and \
+             more](#what-is-missing).**"
         )
     );
     assert!(page.contains(
