@@ -26,16 +26,17 @@
 //! }
 //! ```
 //!
-//! A blocked thread returns when its call ends, or when another thread calls [`Client::shutdown`]; then the call returns
-//! [`Error::Closed`]. [`Lock::lock`](crate::Lock::lock) has no wait that could end, so prefer
-//! [`try_lock`](crate::Lock::try_lock). Nothing stops the work of a thread whose lock is lost. Call
-//! [`check`](crate::LockGuard::check) before each irreversible step; it is local and free.
+//! A blocked thread returns when its call ends, or when another thread calls [`Client::shutdown`];
+//! then the call returns [`Error::Closed`]. [`Lock::lock`](crate::Lock::lock) has no wait that
+//! could end, so prefer [`try_lock`](crate::Lock::try_lock). Nothing stops the work of a thread
+//! whose lock is lost. Call [`check`](crate::LockGuard::check) before each irreversible step; it is
+//! local and free.
 //!
-//! Guards can be moved to and dropped on any thread. A drop does not block, except for the last one of a client, its
-//! locks and guards: it waits up to 0.1 s for the releases of dropped guards. When `main` returns, releases that Redis
-//! has not confirmed by then may be lost. Guards that are never dropped, as in another thread or a `static`, release
-//! nothing. Their locks stay held until their leases end. [`Client::shutdown`] waits for the releases, and releases the
-//! held locks as well.
+//! Guards can be moved to and dropped on any thread. A drop does not block, except for the last one
+//! of a client, its locks and guards: it waits up to 0.1 s for the releases of dropped guards. When
+//! `main` returns, releases that Redis has not confirmed by then may be lost. Guards that are never
+//! dropped, as in another thread or a `static`, release nothing. Their locks stay held until their
+//! leases end. [`Client::shutdown`] waits for the releases, and releases the held locks as well.
 //!
 //! In an async program, wait on a thread for blocking work with the
 //! [`Handle`](tokio::runtime::Handle::block_on) of its runtime instead.

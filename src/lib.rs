@@ -29,21 +29,25 @@
 //! # }
 //! ```
 //!
-//! - [`Lock::lock`] waits as long as it takes. [`Lock::try_lock`] takes a *wait* and a *lease*, in this
-//!   order. [`Lock::acquire`] is a builder with all settings.
-//! - Every acquisition is its own owner: two acquisitions exclude each other, even from one lock value,
-//!   one task or one client.
-//! - Code inside a section ([`Lock::run`], [`LockGuard::run`]) can take the same lock again by its name.
-//!   [`LockGuard::reenter`] takes it again as well. See [taking it again](Lock#taking-it-again).
-//! - [`Error`] says what the caller should do. [`Error::may_be_held`] is true if Redis may have changed.
+//! - [`Lock::lock`] waits as long as it takes. [`Lock::try_lock`] takes a *wait* and a *lease*, in
+//!   this order. [`Lock::acquire`] is a builder with all settings.
+//! - Every acquisition is its own owner: two acquisitions exclude each other, even from one lock
+//!   value, one task or one client.
+//! - Code inside a section ([`Lock::run`], [`LockGuard::run`]) can take the same lock again by its
+//!   name. [`LockGuard::reenter`] takes it again as well. See [taking it
+//!   again](Lock#taking-it-again).
+//! - [`Error`] says what the caller should do. [`Error::may_be_held`] is true if Redis may have
+//!   changed.
 //! - [`blocking`] has the same locks for threads without an async runtime.
-//! - The crate [leasehold-admin](https://docs.rs/leasehold-admin) checks a deployment, and lists the locks that are held.
-//! - `EmbeddedRedis` (feature `embedded`) is an in-memory engine for tests of *your* service under paused
-//!   time.
+//! - The crate [leasehold-admin](https://docs.rs/leasehold-admin) checks a deployment, and lists
+//!   the locks that are held.
+//! - `EmbeddedRedis` (feature `embedded`) is an in-memory engine for tests of *your* service under
+//!   paused time.
 //!
-//! A lock with a lease cannot stop a holder that is paused for longer than the lease. See
-//! [what a lock does not protect](Lock#what-it-does-not-protect), and [`FencingToken`] for the remedy.
-//! [What the compiler cannot see](guide::what_the_compiler_cannot_see) shows code that compiles and protects nothing.
+//! A lock with a lease cannot stop a holder that is paused for longer than the lease. See [what a
+//! lock does not protect](Lock#what-it-does-not-protect), and [`FencingToken`] for the remedy.
+//! [What the compiler cannot see](guide::what_the_compiler_cannot_see) shows code that compiles and
+//! protects nothing.
 //!
 //! # Kinds
 //!
@@ -59,46 +63,50 @@
 //! | [`permit_expirable_semaphore`](Client::permit_expirable_semaphore) | permits with ids and leases |
 //! | [`count_down_latch`](Client::count_down_latch) | many wait until n things have happened: a [`CountDownLatch`] |
 //!
-//! Several locks become one with [`Lock::multi`] (all or none) or [`Lock::quorum`] (a majority of independent
-//! servers). With [`Lock::non_reentrant`], taking a lock again while holding it is an error.
+//! Several locks become one with [`Lock::multi`] (all or none) or [`Lock::quorum`] (a majority of
+//! independent servers). With [`Lock::non_reentrant`], taking a lock again while holding it is an
+//! error.
 //!
-//! Take [`lock`](Client::lock) unless another kind fits better. All locks are [`Lock`] values with the same
-//! calls. [Choosing](guide::choosing) compares the kinds and their costs. [Coming from](guide::coming_from) maps the
-//! calls of other libraries to this crate. The [guide] has all pages.
+//! Take [`lock`](Client::lock) unless another kind fits better. All locks are [`Lock`] values with
+//! the same calls. [Choosing](guide::choosing) compares the kinds and their costs. [Coming
+//! from](guide::coming_from) maps the calls of other libraries to this crate. The [guide] has all
+//! pages.
 //!
 //! # Cancel safety
 //!
-//! Any future of this crate may be dropped at any time. The section *Cancel safety* of each call says what
-//! the drop leaves behind, with one of these verdicts:
+//! Any future of this crate may be dropped at any time. The section *Cancel safety* of each call
+//! says what the drop leaves behind, with one of these verdicts:
 //!
 //! - **Cancel safe.** Nothing is left in Redis or in the process.
 //! - **Cancel safe, with clean-up.** A release is queued. Until it is sent, others may see the lock
 //!   held, for at most the lease. A waiter loses its place in the queue.
 //! - **Not cancel safe.** Something is lost; the call says how to recover. None in this version.
 //!
-//! A future may also be kept without being polled, as in an idle branch of a `select!` loop or a stream that is
-//! not drained. If a woken acquisition is not polled within [`Lock::POLL_WITHIN`], the client cleans up as if the
-//! future had been dropped, and serves the next waiter. If the future is polled later, it starts again and is
-//! allowed twice as long.
+//! A future may also be kept without being polled, as in an idle branch of a `select!` loop or a
+//! stream that is not drained. If a woken acquisition is not polled within [`Lock::POLL_WITHIN`],
+//! the client cleans up as if the future had been dropped, and serves the next waiter. If the
+//! future is polled later, it starts again and is allowed twice as long.
 //!
-//! The client cleans up on its own, without the caller's runtime. It repeats a release until Redis confirms
-//! it or the lease is certainly over.
+//! The client cleans up on its own, without the caller's runtime. It repeats a release until Redis
+//! confirms it or the lease is certainly over.
 //!
 //! # Runtimes
 //!
-//! A client is made within a tokio runtime that has timers and I/O (`enable_all`). Any executor may poll its calls. While
-//! the runtime of a client runs nothing, a call with a bound still ends, and its error says why. On a server, the
-//! connections move to the client's own thread after some seconds.
+//! A client is made within a tokio runtime that has timers and I/O (`enable_all`). Any executor may
+//! poll its calls. While the runtime of a client runs nothing, a call with a bound still ends, and
+//! its error says why. On a server, the connections move to the client's own thread after some
+//! seconds.
 //!
 //! # Fork
 //!
-//! A client works only in the process that made it. In a forked child, its calls send nothing and fail with
+//! A client works only in the process that made it. In a forked child, its calls send nothing and
+//! fail with
 //! [`Error::Forked`]: make a new client there. (A fork by a raw system call, without the C library, goes
-//! unnoticed.) The parent keeps and renews its holds. Copies of its guards in the child do nothing: an unlock
-//! may fail, and a drop has no effect.
+//! unnoticed.) The parent keeps and renews its holds. Copies of its guards in the child do nothing:
+//! an unlock may fail, and a drop has no effect.
 //!
-//! Forking a process with threads has other dangers: the parent's threads and runtimes do not run in the child.
-//! Leave the child by `exec` or `exit`, or make a new runtime there.
+//! Forking a process with threads has other dangers: the parent's threads and runtimes do not run
+//! in the child. Leave the child by `exec` or `exit`, or make a new runtime there.
 //!
 //! # Features
 //!

@@ -95,31 +95,31 @@ pub use inspect::Waiters;
 ///
 /// # Futures that nobody polls
 ///
-/// If a woken acquisition is not polled within [`POLL_WITHIN`](Lock::POLL_WITHIN), the next waiter is served
-/// instead, or the lock is released. On a runtime that is slow for all its tasks, the limit is about a
-/// second. When the future is polled again, it queues again behind the waiters that came in the meantime, and
-/// its limit doubles. So a caller that polls late still gets the lock. If its wait ends first,
-/// [`Error::Timeout`] reports how often this happened.
+/// If a woken acquisition is not polled within [`POLL_WITHIN`](Lock::POLL_WITHIN), the next waiter
+/// is served instead, or the lock is released. On a runtime that is slow for all its tasks, the
+/// limit is about a second. When the future is polled again, it queues again behind the waiters
+/// that came in the meantime, and its limit doubles. So a caller that polls late still gets the
+/// lock. If its wait ends first, [`Error::Timeout`] reports how often this happened.
 ///
-/// [`unlock`](LockGuard::unlock) does not depend on polling: the release is sent in any case. A guard keeps
-/// the lock, even if its section is never polled. [`Acquire::max_hold`] limits that.
+/// [`unlock`](LockGuard::unlock) does not depend on polling: the release is sent in any case. A
+/// guard keeps the lock, even if its section is never polled. [`Acquire::max_hold`] limits that.
 ///
 /// # Fairness
 ///
-/// Waiters of one client are served in the order of arrival. An acquisition with a zero wait does not queue.
-/// There is no order between clients. A client that has served its own waiters for a while lets other clients
-/// go first.
+/// Waiters of one client are served in the order of arrival. An acquisition with a zero wait does
+/// not queue. There is no order between clients. A client that has served its own waiters for a
+/// while lets other clients go first.
 ///
 /// # Lease
 ///
-/// A hold with [`Lease::Renewed`](crate::Lease::Renewed) lasts while its guard is alive and its process can reach Redis. A fixed
-/// lease expires even if the guard is alive. Taking the lock again never shortens the lease, and releasing an
-/// inner guard does not change it.
+/// A hold with [`Lease::Renewed`](crate::Lease::Renewed) lasts while its guard is alive and its
+/// process can reach Redis. A fixed lease expires even if the guard is alive. Taking the lock again
+/// never shortens the lease, and releasing an inner guard does not change it.
 ///
 /// # What it does not protect
 ///
-/// A lock with a lease cannot stop a holder that is paused for longer than the lease. Check the guard before
-/// each irreversible step. Where that is not enough, let the resource check a [fencing
+/// A lock with a lease cannot stop a holder that is paused for longer than the lease. Check the
+/// guard before each irreversible step. Where that is not enough, let the resource check a [fencing
 /// token](crate::guide::fencing).
 ///
 /// # Redis cost
@@ -139,7 +139,8 @@ pub use inspect::Waiters;
 ///
 /// # Keys
 ///
-/// The hash at the lock's name and the channel `redisson_lock__channel:{name}`, both as in Redisson.
+/// The hash at the lock's name and the channel `redisson_lock__channel:{name}`, both as in
+/// Redisson.
 #[must_use = "a lock holds nothing until it is awaited, or `lock`, `try_lock` or `run` is"]
 pub struct Lock<G = LockGuard> {
     set: LockSet,

@@ -10,7 +10,8 @@ use crate::scripts::scripts;
 
 scripts! {
     HOLD_REST = "hold_rest" from [include_str!("after/hold_rest.lua")];
-    FAIR_REST = "fair_rest" from [parts::CLOCK_LUA, parts::FAIR_LUA, include_str!("after/fair_rest.lua")];
+    FAIR_REST = "fair_rest" from [parts::CLOCK_LUA, parts::FAIR_LUA,
+        include_str!("after/fair_rest.lua")];
 }
 
 /// Ends a guard, and leaves its lock locked for `rest` from now. Redis frees the lock then, and the

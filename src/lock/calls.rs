@@ -63,7 +63,8 @@ impl<G: Guard> Lock<G> {
     /// - [`Error::Protocol`]: Redis refuses the call, and retrying does not help.
     /// - [`Error::NotDurable`]: too few copies of the grant were confirmed, and it is being undone.
     /// - [`Error::AlreadyHeld`]: the call would wait for its own owner.
-    /// - [`Error::Timeout`] or [`Error::Quorum`]: a [retry count](Lock::with_retry_count) was used up.
+    /// - [`Error::Timeout`] or [`Error::Quorum`]: a [retry count](Lock::with_retry_count) was used
+    ///   up.
     /// - [`Error::Closed`] or [`Error::Forked`]: the client was shut down, or made before a fork.
     /// - [`Error::Config`]: the name or a setting of the lock cannot be used.
     pub async fn lock(&self) -> Result<G, Error> {
@@ -130,11 +131,13 @@ impl<G: Guard> Lock<G> {
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe, with clean-up. `work` is dropped; see [`try_lock`](Lock::try_lock) for the acquisition.
+    /// Cancel safe, with clean-up. `work` is dropped; see [`try_lock`](Lock::try_lock) for the
+    /// acquisition.
     ///
     /// # Errors
     ///
-    /// - [`Error::Lost`]: the lock was lost before `work` ended. After each other error, `work` did not start.
+    /// - [`Error::Lost`]: the lock was lost before `work` ended. After each other error, `work` did
+    ///   not start.
     #[doc = include_str!("../error/returned_by/acquisition.md")]
     ///
     /// If `work` ended in time, its result is returned even if the release fails. The release then

@@ -12,7 +12,8 @@ use super::{Arg, Call, Field, Value};
 use crate::holder::Holder;
 
 scripts! {
-    DESCRIBE = "hold_describe" from "shared/clock.lua" "shared/type_of.lua" "description/describe.lua";
+    DESCRIBE = "hold_describe" from "shared/clock.lua" "shared/type_of.lua"
+        "description/describe.lua";
 }
 
 /// How many owners of one lock are described; there may be more readers. `described.lua` has the

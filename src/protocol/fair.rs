@@ -12,8 +12,10 @@ use super::{Arg, Call, Field, Publish, Unexpected, Value, lock};
 
 scripts! {
     ACQUIRE = "fair_acquire" from "shared/clock.lua" "fair/queue.lua" "fair/acquire.lua", takes;
-    FORCE_RELEASE = "fair_force_release" from "shared/clock.lua" "shared/tell_clients.lua" "fair/queue.lua" "fair/force_release.lua";
-    HEARTBEAT = "fair_heartbeat" from "shared/clock.lua" "fair/queue.lua" "shared/full_server.lua" "fair/heartbeat.lua";
+    FORCE_RELEASE = "fair_force_release" from "shared/clock.lua" "shared/tell_clients.lua"
+        "fair/queue.lua" "fair/force_release.lua";
+    HEARTBEAT = "fair_heartbeat" from "shared/clock.lua" "fair/queue.lua" "shared/full_server.lua"
+        "fair/heartbeat.lua";
     RELEASE = "fair_release" from "shared/clock.lua" "fair/queue.lua" "fair/release.lua";
 }
 

@@ -10,11 +10,14 @@ use super::script::scripts;
 use super::{Arg, Call, Field, Publish};
 
 scripts! {
-    ACQUIRE = "lock_acquire" from "lock/acquire.lua" "shared/may.lua" "waiters/listening.lua" "lock/waiters.lua" "lock/list.lua", takes;
+    ACQUIRE = "lock_acquire" from "lock/acquire.lua" "shared/may.lua" "waiters/listening.lua"
+        "lock/waiters.lua" "lock/list.lua", takes;
     FORCE_RELEASE = "lock_force_release" from "shared/tell_clients.lua" "lock/force_release.lua";
-    INSPECT = "lock_inspect" from "shared/clock.lua" "shared/may.lua" "description/described.lua" "lock/inspect.lua", reads_undeclared_keys;
+    INSPECT = "lock_inspect" from "shared/clock.lua" "shared/may.lua" "description/described.lua"
+        "lock/inspect.lua", reads_undeclared_keys;
     REENTER = "lock_reenter" from "shared/lease.lua" "lock/reenter.lua";
-    RELEASE = "lock_release" from "lock/release.lua" "shared/may.lua" "waiters/listening.lua" "lock/waiters.lua" "lock/pass_on.lua";
+    RELEASE = "lock_release" from "lock/release.lua" "shared/may.lua" "waiters/listening.lua"
+        "lock/waiters.lua" "lock/pass_on.lua";
     RENEW = "lock_renew" from "shared/lease.lua" "lock/renew.lua";
 }
 

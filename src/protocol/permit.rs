@@ -10,15 +10,21 @@ use super::semaphore::{self, Total, holds_key, keys_with_limit};
 use super::{Arg, Call, Field, Publish};
 
 scripts! {
-    ACQUIRE = "permit_acquire" from "shared/clock.lua" "shared/give_back.lua" "permit/holds.lua" "shared/limit.lua" "permit/acquire.lua", takes;
-    COUNT = "permit_count" from "shared/clock.lua" "shared/give_back.lua" "permit/holds.lua" "permit/count.lua";
+    ACQUIRE = "permit_acquire" from "shared/clock.lua" "shared/give_back.lua" "permit/holds.lua"
+        "shared/limit.lua" "permit/acquire.lua", takes;
+    COUNT = "permit_count" from "shared/clock.lua" "shared/give_back.lua" "permit/holds.lua"
+        "permit/count.lua";
     EXPIRE = "permit_expire" from "permit/expire.lua";
-    LEASE = "permit_lease" from "shared/clock.lua" "shared/give_back.lua" "permit/holds.lua" "permit/lease.lua";
+    LEASE = "permit_lease" from "shared/clock.lua" "shared/give_back.lua" "permit/holds.lua"
+        "permit/lease.lua";
     RELEASE = "permit_release" from "shared/clock.lua" "shared/give_back.lua" "permit/holds.lua"
         "permit/tell_holders.lua" "permit/release.lua";
-    RENEW = "permit_renew" from "shared/clock.lua" "shared/give_back.lua" "permit/holds.lua" "shared/full_server.lua" "permit/renew.lua";
-    RESIZE = "permit_resize" from "shared/clock.lua" "shared/give_back.lua" "permit/holds.lua" "shared/full_server.lua" "permit/resize.lua";
-    UPDATE = "permit_update" from "shared/clock.lua" "shared/give_back.lua" "permit/holds.lua" "permit/update.lua";
+    RENEW = "permit_renew" from "shared/clock.lua" "shared/give_back.lua" "permit/holds.lua"
+        "shared/full_server.lua" "permit/renew.lua";
+    RESIZE = "permit_resize" from "shared/clock.lua" "shared/give_back.lua" "permit/holds.lua"
+        "shared/full_server.lua" "permit/resize.lua";
+    UPDATE = "permit_update" from "shared/clock.lua" "shared/give_back.lua" "permit/holds.lua"
+        "permit/update.lua";
 }
 
 pub(super) static CALLS: KindCalls = KindCalls {

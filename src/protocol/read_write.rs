@@ -11,15 +11,20 @@ use super::script::scripts;
 use super::{Arg, Call, Field, Publish, Value, lock};
 
 scripts! {
-    FORCE_RELEASE = "rw_force_release" from "shared/tell_clients.lua" "read_write/force_release.lua";
+    FORCE_RELEASE = "rw_force_release" from "shared/tell_clients.lua"
+        "read_write/force_release.lua";
     READ_ACQUIRE = "read_acquire" from "shared/lease.lua" "read_write/read_acquire.lua", takes;
     READ_EXTEND = "read_extend" from "shared/lease.lua" "read_write/read_extend.lua";
-    READ_FORCE_RELEASE = "read_force_release" from "shared/tell_clients.lua" "read_write/read_holds.lua" "read_write/read_force_release.lua", reads_undeclared_keys;
-    READ_RELEASE = "read_release" from "read_write/read_holds.lua" "read_write/read_release.lua", reads_undeclared_keys;
+    READ_FORCE_RELEASE = "read_force_release" from "shared/tell_clients.lua"
+        "read_write/read_holds.lua" "read_write/read_force_release.lua", reads_undeclared_keys;
+    READ_RELEASE = "read_release" from "read_write/read_holds.lua" "read_write/read_release.lua",
+        reads_undeclared_keys;
     READ_RENEW = "read_renew" from "shared/lease.lua" "read_write/read_renew.lua";
-    READ_TIDY = "read_tidy" from "read_write/read_holds.lua" "read_write/read_tidy.lua", reads_undeclared_keys;
+    READ_TIDY = "read_tidy" from "read_write/read_holds.lua" "read_write/read_tidy.lua",
+        reads_undeclared_keys;
     WRITE_ACQUIRE = "write_acquire" from "shared/lease.lua" "read_write/write_acquire.lua", takes;
-    WRITE_RELEASE = "write_release" from "read_write/read_holds.lua" "read_write/write_release.lua", reads_undeclared_keys;
+    WRITE_RELEASE = "write_release" from "read_write/read_holds.lua" "read_write/write_release.lua",
+        reads_undeclared_keys;
 }
 
 pub(super) static READ_CALLS: KindCalls = KindCalls {

@@ -11,16 +11,24 @@ use super::{Arg, Call, Field, Publish, Unexpected, Value, lock};
 use crate::client_id::is_uuid;
 
 scripts! {
-    ACQUIRE = "semaphore_acquire" from "shared/clock.lua" "shared/give_back.lua" "semaphore/holds.lua" "shared/limit.lua" "semaphore/acquire.lua", takes;
+    ACQUIRE = "semaphore_acquire" from "shared/clock.lua" "shared/give_back.lua"
+        "semaphore/holds.lua" "shared/limit.lua" "semaphore/acquire.lua", takes;
     ADD = "semaphore_add" from "shared/full_server.lua" "shared/replies.lua" "semaphore/add.lua";
-    AVAILABLE = "semaphore_available" from "shared/clock.lua" "shared/give_back.lua" "semaphore/holds.lua" "semaphore/available.lua";
-    COUNT = "semaphore_count" from "shared/clock.lua" "shared/give_back.lua" "semaphore/holds.lua" "semaphore/count.lua";
-    DRAIN = "semaphore_drain" from "shared/clock.lua" "shared/give_back.lua" "semaphore/holds.lua" "shared/replies.lua" "semaphore/drain.lua", takes;
-    FORCE_RELEASE = "semaphore_force_release" from "shared/give_back.lua" "shared/tell_clients.lua" "semaphore/holds.lua" "semaphore/force_release.lua";
+    AVAILABLE = "semaphore_available" from "shared/clock.lua" "shared/give_back.lua"
+        "semaphore/holds.lua" "semaphore/available.lua";
+    COUNT = "semaphore_count" from "shared/clock.lua" "shared/give_back.lua" "semaphore/holds.lua"
+        "semaphore/count.lua";
+    DRAIN = "semaphore_drain" from "shared/clock.lua" "shared/give_back.lua" "semaphore/holds.lua"
+        "shared/replies.lua" "semaphore/drain.lua", takes;
+    FORCE_RELEASE = "semaphore_force_release" from "shared/give_back.lua" "shared/tell_clients.lua"
+        "semaphore/holds.lua" "semaphore/force_release.lua";
     KEEP = "semaphore_keep" from "semaphore/keep.lua";
-    RELEASE = "semaphore_release" from "shared/clock.lua" "shared/give_back.lua" "semaphore/holds.lua" "semaphore/release.lua";
-    RENEW = "semaphore_renew" from "shared/clock.lua" "shared/full_server.lua" "semaphore/renew.lua";
-    RESIZE = "semaphore_resize" from "shared/clock.lua" "shared/give_back.lua" "semaphore/holds.lua" "shared/full_server.lua" "semaphore/resize.lua";
+    RELEASE = "semaphore_release" from "shared/clock.lua" "shared/give_back.lua"
+        "semaphore/holds.lua" "semaphore/release.lua";
+    RENEW = "semaphore_renew" from "shared/clock.lua" "shared/full_server.lua"
+        "semaphore/renew.lua";
+    RESIZE = "semaphore_resize" from "shared/clock.lua" "shared/give_back.lua" "semaphore/holds.lua"
+        "shared/full_server.lua" "semaphore/resize.lua";
 }
 
 /// The calls that remain from [`lock`] are never made, because permits are not handed over.

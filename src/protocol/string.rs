@@ -10,8 +10,10 @@ use super::{Arg, Call, Field, Publish, lock};
 scripts! {
     ACQUIRE = "string_acquire" from "shared/lease.lua" "string/acquire.lua", takes;
     EXTEND = "string_extend" from "shared/lease.lua" "string/extend.lua";
-    FORCE_RELEASE = "string_force_release" from "shared/tell_clients.lua" "string/force_release.lua";
-    INSPECT = "string_inspect" from "shared/clock.lua" "shared/may.lua" "description/described.lua" "string/inspect.lua", reads_undeclared_keys;
+    FORCE_RELEASE = "string_force_release" from "shared/tell_clients.lua"
+        "string/force_release.lua";
+    INSPECT = "string_inspect" from "shared/clock.lua" "shared/may.lua" "description/described.lua"
+        "string/inspect.lua", reads_undeclared_keys;
     RELEASE = "string_release" from "string/release.lua";
     RENEW = "string_renew" from "shared/lease.lua" "string/renew.lua";
 }

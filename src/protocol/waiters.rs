@@ -7,7 +7,8 @@ use super::script::scripts;
 use super::{Arg, Call, Publish, Unexpected, Value};
 
 scripts! {
-    WAITERS = "lock_waiters" from "shared/clock.lua" "shared/may.lua" "waiters/listening.lua" "waiters/waiters.lua";
+    WAITERS = "lock_waiters" from "shared/clock.lua" "shared/may.lua" "waiters/listening.lua"
+        "waiters/waiters.lua";
 }
 
 /// How many owners of a queue are returned.
