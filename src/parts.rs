@@ -14,10 +14,10 @@ use crate::transport::{Call, CallError, Lane, NodeId, Transport, Value};
 
 pub use crate::client_id::is_uuid;
 pub use crate::protocol::description::{DESCRIPTION, tell_all};
-pub use crate::protocol::keys::{KeyName, slot_fault};
 pub use crate::protocol::kind::{
     FAIR_QUEUE, FENCE_COUNTER, Kind, SEMAPHORE_HOLDS, SEMAPHORE_LIMIT,
 };
+pub use crate::protocol::kind::{KeyName, slot_fault};
 pub use crate::protocol::replies::count_of;
 pub use crate::protocol::resource::Resource;
 pub use crate::protocol::semaphore::permits_of;

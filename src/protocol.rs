@@ -12,7 +12,6 @@ pub(crate) mod fair;
 pub(crate) mod fenced;
 pub(crate) mod forced;
 pub(crate) mod kept;
-pub(crate) mod keys;
 pub(crate) mod kind;
 pub(crate) mod latch;
 pub(crate) mod lock;

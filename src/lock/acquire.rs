@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Lock;
-use super::guard::run::{flat, run};
 use super::guard::{Guard, LockGuard};
+use super::guard::{flat, run};
 use crate::error::ConfigError;
 use crate::error::Error;
 use crate::lease::Lease;

@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::ops::Deref;
 
-use super::guard::{Guard, LockGuard, sealed::Sealed};
+use super::guard::{Guard, LockGuard, Sealed};
 use super::{FencedLock, Lock};
 use crate::error::{Error, Refused};
 use crate::fencing::FencingToken;

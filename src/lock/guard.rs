@@ -1,16 +1,17 @@
 //! The guard: the right to be in the critical section, and what this process knows about the hold.
 
 pub(super) mod multi;
-pub(super) mod run;
-pub(super) mod sealed;
 
 use std::fmt;
-use std::future::Future;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
+use multi::MultiGuard;
 use tokio::time::Instant;
 
 use crate::error::Error;
@@ -19,11 +20,8 @@ use crate::lease::{Ended, HoldState, Lease, LossReason};
 use crate::session::acquire::reenter;
 use crate::session::cleanup_queue::Cleanup;
 use crate::session::hold::Hold;
+use crate::session::reentry;
 use crate::session::share::{HoldShare, extend};
-
-use multi::MultiGuard;
-
-pub use sealed::Guard;
 
 /// A held lock, until the guard is dropped or unlocked.
 ///
@@ -356,4 +354,163 @@ impl fmt::Debug for LockGuard {
             .field("state", &self.state())
             .finish_non_exhaustive()
     }
+}
+
+// The trait that both guard types implement.
+
+/// A guard of a [`Lock`](crate::Lock): either [`LockGuard`] or [`FencedGuard`](crate::FencedGuard).
+///
+/// Use it in code that is generic over both types. Only this crate can implement it.
+///
+/// # Examples
+///
+#[cfg_attr(feature = "embedded", doc = "```")]
+#[cfg_attr(not(feature = "embedded"), doc = "```ignore")]
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), leasehold::Error> {
+/// use leasehold::{Client, Error, Guard, Lock};
+///
+/// async fn nightly<G: Guard>(lock: &Lock<G>) -> Result<(), Error> {
+///     let guard = lock.lock().await?;
+///     guard.as_ref().run(async { /* the job */ }).await?;
+///     guard.into().unlock().await
+/// }
+///
+/// let client = Client::embedded();
+/// nightly(&client.lock("clean-up")).await?;
+/// nightly(&client.fenced_lock("report")).await?;
+/// # Ok(())
+/// # }
+/// ```
+pub trait Guard:
+    AsRef<LockGuard> + Into<LockGuard> + Send + Sync + Sized + 'static + Sealed
+{
+    #[doc(hidden)]
+    fn of(guard: LockGuard) -> Result<Self, Error>;
+}
+
+/// Seals [`Guard`]: only this crate makes guards.
+pub trait Sealed {}
+
+impl Sealed for LockGuard {}
+
+impl Guard for LockGuard {
+    fn of(guard: LockGuard) -> Result<Self, Error> {
+        Ok(guard)
+    }
+}
+
+impl AsRef<LockGuard> for LockGuard {
+    fn as_ref(&self) -> &LockGuard {
+        self
+    }
+}
+
+// Runs work while a lock is held, and releases the lock afterwards.
+
+/// Runs `work` with the guard, then releases the lock.
+///
+/// Returns the result of `work` even if the release fails; the release continues in the background.
+/// The one exception is [`Error::Lost`], if the hold was lost while `work` ran.
+pub(in crate::lock) async fn run<G, F, W>(guard: G, work: F) -> Result<W::Output, Error>
+where
+    G: Guard,
+    F: FnOnce(Arc<G>) -> W,
+    W: Future,
+{
+    let guard = Arc::new(guard);
+    let inside = guard.clone();
+    // CANCEL: the guard is dropped, which releases the lock.
+    let done = (*guard)
+        .as_ref()
+        .run(async move { work(inside).await })
+        .await?;
+    // A clone of the guard outlives the work: dropping that clone releases the lock.
+    let Some(guard) = Arc::into_inner(guard) else {
+        return Ok(done);
+    };
+    done_unless_lost(done, guard.into().unlock().await)
+}
+
+/// The result of the work, unless the release reports that the hold was lost.
+pub(crate) fn done_unless_lost<T>(done: T, released: Result<(), Error>) -> Result<T, Error> {
+    match released {
+        Err(lost @ Error::Lost { .. }) => Err(lost),
+        Ok(()) | Err(_) => Ok(done),
+    }
+}
+
+impl LockGuard {
+    /// Polls `work` while the lock is held, and drops it if the lock is lost.
+    ///
+    /// `work` is a *section*: the code that it calls can take the same lock again. See [taking it
+    /// again](crate::Lock#taking-it-again). A task that `work` spawns is not part of it: it is not
+    /// inside, and it goes on after `work` and after a loss. See [`Lock::run`](crate::Lock::run)
+    /// for the form to write instead.
+    ///
+    /// # Redis cost
+    ///
+    /// None.
+    ///
+    /// # Cancel safety
+    ///
+    /// The same as `work`. The guard is not affected.
+    ///
+    /// # Errors
+    ///
+    /// - [`Error::Lost`]: the hold ended before `work` did.
+    pub async fn run<W: Future>(&self, work: W) -> Result<W::Output, Error> {
+        let (mut ended, mut work) = (self.ended_later(), pin!(work));
+        let holds = Arc::from(self.holds());
+        poll_fn(|context| {
+            // A timer fires only when the runtime gets to it; the clock is accurate at any moment.
+            if let Some(reason) = self.loss() {
+                return Poll::Ready(Err(self.lost_error(reason)));
+            }
+            if let Poll::Ready(Ended::Lost(reason)) = ended.as_mut().poll(context) {
+                return Poll::Ready(Err(self.lost_error(reason)));
+            }
+            let polled = {
+                let _inside = reentry::enter(&holds);
+                work.as_mut().poll(context)
+            };
+            let Poll::Ready(done) = polled else {
+                return Poll::Pending;
+            };
+            Poll::Ready(match self.loss() {
+                None => Ok(done),
+                // One poll of `work` took longer than the lease.
+                Some(reason) => Err(self.lost_error(reason)),
+            })
+        })
+        .await
+    }
+
+    /// Like [`run`](LockGuard::run), for work that returns a `Result`.
+    ///
+    /// If the compiler asks for the type of the error, end the work with `Ok::<_, Error>(())`: see
+    /// [`Lock::try_run`](crate::Lock::try_run).
+    ///
+    /// # Redis cost
+    ///
+    /// None.
+    ///
+    /// # Cancel safety
+    ///
+    /// See [`run`](LockGuard::run).
+    ///
+    /// # Errors
+    ///
+    /// The errors of `work` and of [`run`](LockGuard::run).
+    pub async fn try_run<T, E: From<Error>>(
+        &self,
+        work: impl Future<Output = Result<T, E>>,
+    ) -> Result<T, E> {
+        flat(self.run(work).await)
+    }
+}
+
+/// Flattens the result of work that itself returns a result.
+pub(in crate::lock) fn flat<T, E: From<Error>>(done: Result<Result<T, E>, Error>) -> Result<T, E> {
+    done.map_err(E::from)?
 }

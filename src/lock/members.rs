@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use super::single::SingleLock;
+use super::SingleLock;
 use super::{Lock, LockSet};
 use crate::error::ConfigError;
 use crate::protocol::kind::Kind;

@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 
+use super::SingleLock;
 use super::guard::multi::MultiGuard;
 use super::members::set_error_of;
-use super::single::SingleLock;
 use super::{Lock, LockGuard};
 use crate::error::{ConfigError, Error};
 use crate::holder::Holder;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::single::SingleLock;
+use super::SingleLock;
 use super::{Guard, Lock, LockSet};
 use crate::session::settings::LockSettings;
 

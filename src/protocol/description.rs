@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::calls::{call, ms};
-use super::keys::{KeyName, slot_fault};
 use super::kind::Kind;
+use super::kind::{KeyName, slot_fault};
 use super::resource::Resource;
 use super::script::scripts;
 use super::{Arg, Call, Field, Value};

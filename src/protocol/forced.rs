@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use super::description::{self, fitting};
-use super::keys::KeyName;
+use super::kind::KeyName;
 use super::lock::{self, HandedOver};
 use super::{Unexpected, Value};
 use crate::client_id::ClientId;

@@ -2,8 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use super::keys::{self, KeyName};
-use super::kind::{Kind, SEMAPHORE_LIMIT};
+use super::kind::{KeyName, Kind, SEMAPHORE_LIMIT, slot_fault};
 use crate::error::ConfigError;
 
 /// The longest name in bytes. Every key and channel repeats the name, so longer ones are refused.
@@ -55,7 +54,7 @@ impl Resource {
             ));
         }
         // A string lock has only one key, so braces do not matter.
-        if let Some(fault) = keys::slot_fault(&key).filter(|_| kind != Kind::String) {
+        if let Some(fault) = slot_fault(&key).filter(|_| kind != Kind::String) {
             let whose = match prefix {
                 "" => String::new(),
                 prefix => format!(", with the prefix `{prefix}`,"),

@@ -177,7 +177,7 @@ impl TransportEvents for Reported {
         }
         match forced::to_client(payload) {
             Some(ToClient::HandedOver(channel, to)) => {
-                self.subscriptions.on_handed_over(channel, &to)
+                self.subscriptions.on_handed_over(channel, &to);
             }
             Some(ToClient::ForWaiter(channel, message)) => {
                 self.subscriptions.on_message(channel, message.as_bytes());

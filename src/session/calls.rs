@@ -22,7 +22,7 @@ use crate::error::{ConfigError, Error, with_command};
 use crate::harness::HeardCall;
 use crate::protocol::calls::{HeardBy, NewField};
 use crate::protocol::dispatch::Declared;
-use crate::protocol::keys::is_only_a_tag;
+use crate::protocol::kind::is_only_a_tag;
 use crate::protocol::resource::Resource;
 use crate::protocol::{Call, Unexpected, Value, forced};
 use crate::session::settings::{Settings, checked_text};

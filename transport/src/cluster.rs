@@ -49,8 +49,8 @@ use super::setup::{IfUnreachable, Setup};
 use super::task::AbortOnDrop;
 use crate::call::Call;
 use crate::call_error::{CallError, Fault};
-use crate::epoch::{Epoch, NodeId};
 use crate::lane::Lane;
+use crate::lane::{Epoch, NodeId};
 use crate::pubsub::{PubSub, ShardedPubSub};
 use crate::sync::Mutex;
 

@@ -38,21 +38,18 @@
 //!   PING. Any other reply belongs to a later request, which means that a reply is missing, and the
 //!   connection ends. A PING is sent after each call that timed out, to detect this.
 
-mod in_flight;
-mod order;
-
 use std::collections::VecDeque;
 
 use bytes::{Buf as _, BytesMut};
 use tokio::time::Instant;
 
-use self::in_flight::{Before, InFlight};
-use self::order::Order;
-use super::encode;
-use super::request::{CallRequest, CommandRequest, ConnectionRequest, Notification, ScriptForm};
 use crate::call::Value;
 use crate::call_error::{CallError, Fault, sort_error_reply};
+use crate::codec;
 use crate::pubsub::PubSub;
+use crate::request::{
+    CallRequest, CommandRequest, ConnectionRequest, KeyForm, Notification, ScriptForm,
+};
 
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
@@ -131,7 +128,7 @@ impl Ledger {
                 continue;
             }
             let (first, had) = (self.encoded, out.len());
-            encode::request(out, &request, || self.order.next_ping());
+            codec::write_request(out, &request, || self.order.next_ping());
             self.encoded += (out.len() - had) as u64;
             let length = u32::try_from(out.len() - had).expect("BUG: a request of 4 GiB");
             let before = Before::of(&request);
@@ -349,6 +346,174 @@ fn withdraw(out: &mut BytesMut, first: u64, end: u64) {
     let mut rest = out.split_off(offset(first));
     rest.advance(offset(end - first));
     out.unsplit(rest);
+}
+
+// A request that waits for its reply.
+
+#[derive(Debug)]
+struct InFlight {
+    /// `None` if the call has timed out and its reply has not come.
+    pub(super) request: Option<ConnectionRequest>,
+    pub(super) since: Instant,
+    pub(super) first: u64,
+    pub(super) length: u32,
+    pub(super) before: Before,
+}
+
+/// The replies that come before the one that ends a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Before {
+    Nothing,
+    /// The reply to ASKING (LEDGER-4).
+    Asking,
+    /// The answer to SUNSUBSCRIBE: a push, an error, or both (LEDGER-5).
+    Unsubscribed {
+        pushed: bool,
+        refused: bool,
+    },
+}
+
+impl Before {
+    pub(super) fn of(request: &ConnectionRequest) -> Self {
+        match request {
+            ConnectionRequest::Call(call) if call.keys == KeyForm::Asking => Before::Asking,
+            ConnectionRequest::Unsubscribe(_, PubSub::Sharded) => Before::Unsubscribed {
+                pushed: false,
+                refused: false,
+            },
+            _ => Before::Nothing,
+        }
+    }
+}
+
+impl InFlight {
+    /// True if the reply comes before the one that ends the request.
+    fn absorbs(&mut self, reply: &Result<Value, String>) -> bool {
+        match (&mut self.before, reply) {
+            (before @ Before::Asking, _) => {
+                // The reply does not matter: if ASKING failed, the call will be redirected.
+                *before = Before::Nothing;
+                true
+            }
+            (Before::Unsubscribed { pushed, refused }, Err(text)) => {
+                // After the server's own push, SUNSUBSCRIBE fails because of the slot. Any other
+                // error is the reply to PING, for example of a busy server.
+                let is_of_slot = ["MOVED ", "CLUSTERDOWN"]
+                    .iter()
+                    .any(|code| text.starts_with(code));
+                let is_first = !std::mem::replace(refused, true);
+                is_first && (!*pushed || is_of_slot)
+            }
+            _ => false,
+        }
+    }
+
+    /// The number of the byte after its last one.
+    pub(super) fn end(&self) -> u64 {
+        self.first + u64::from(self.length)
+    }
+}
+
+// Checks that replies still belong to their requests (LEDGER-6).
+
+/// The reply to PING without a number.
+const PONG: &str = "PONG";
+
+/// The number before the first PING: so high that no script returns it. A reply with the number of
+/// a PING that is not its turn yet can then only be the reply to that PING.
+pub(super) const BEFORE_FIRST: u64 = 1 << 62;
+
+/// Numbers the PINGs, and checks that each reply repeats its number.
+#[derive(Debug)]
+struct Order {
+    /// The number of the last PING that was sent.
+    pings: u64,
+    /// The number of the last PING that was answered.
+    pongs: u64,
+    /// Whether PING is answered with its number, as seen at the first one.
+    echoes: Option<bool>,
+}
+
+impl Default for Order {
+    fn default() -> Self {
+        Order {
+            pings: BEFORE_FIRST,
+            pongs: BEFORE_FIRST,
+            echoes: None,
+        }
+    }
+}
+
+impl Order {
+    /// The number of the next PING.
+    pub(super) fn next_ping(&mut self) -> u64 {
+        self.pings += 1;
+        self.pings
+    }
+
+    /// Fails if the reply cannot answer `request`, the oldest one. `None` stands for a call that
+    /// has timed out.
+    pub(super) fn check(
+        &mut self,
+        request: Option<&ConnectionRequest>,
+        reply: &Result<Value, String>,
+    ) -> Result<(), Fault> {
+        let is_of_another = match (request, reply) {
+            (Some(ConnectionRequest::Subscribe(_)), Ok(_)) => {
+                let fault = "the server answered SUBSCRIBE without a push";
+                return Err(Fault(fault.into()));
+            }
+            (Some(ConnectionRequest::Ping(_)), reply) => self.is_no_pong(reply),
+            // Preflight sends PING as a command.
+            (Some(ConnectionRequest::Command(command)), Ok(_)) if command.words == [b"PING"] => {
+                false
+            }
+            (
+                Some(ConnectionRequest::Call(_) | ConnectionRequest::Command(_)) | None,
+                Ok(Value::Text(reply)),
+            ) => self.is_early_pong(reply),
+            (Some(ConnectionRequest::Unsubscribe(_, PubSub::Sharded)), Ok(reply)) => {
+                *reply != Value::Text(PONG.into())
+            }
+            (Some(ConnectionRequest::Command(_)), Err(text)) => text.starts_with("NOSCRIPT"),
+            _ => false,
+        };
+        if is_of_another {
+            let fault = "the server left out a reply before this one";
+            return Err(Fault(fault.into()));
+        }
+        Ok(())
+    }
+
+    /// True if this answers a PING that was sent after the oldest request. A proxy whose server is
+    /// dead may answer PING itself, and nothing else.
+    fn is_early_pong(&self, reply: &str) -> bool {
+        let is_number = reply
+            .parse()
+            .is_ok_and(|number: u64| number > self.pongs && number <= self.pings);
+        let is_plain = reply == PONG && self.echoes != Some(true);
+        is_number || is_plain && (self.echoes.is_some() || self.pings > self.pongs)
+    }
+
+    /// True if the reply cannot answer the oldest PING.
+    fn is_no_pong(&mut self, reply: &Result<Value, String>) -> bool {
+        self.pongs += 1;
+        let reply = match reply {
+            Ok(Value::Text(reply)) => Some(reply.as_str()),
+            Ok(Value::Array(items)) => codec::pong(items),
+            Ok(_) => None,
+            Err(text) => return text.starts_with("NOSCRIPT"),
+        };
+        reply.is_none_or(|reply| {
+            let echoes = self.echoes.get_or_insert(reply != PONG);
+            reply
+                != if *echoes {
+                    self.pongs.to_string()
+                } else {
+                    PONG.to_owned()
+                }
+        })
+    }
 }
 
 #[cfg(test)]

@@ -29,7 +29,7 @@ pub(super) fn lost(error: &io::Error) -> Fault {
 }
 
 /// Keeps routers from dropping our idle connections.
-pub(super) const KEEPALIVE: Duration = Duration::from_secs(10);
+const KEEPALIVE: Duration = Duration::from_secs(10);
 
 /// If an address of a host has not answered after this time, the next one is tried as well. It is
 /// less if there would be no time left for the last address.

@@ -6,8 +6,8 @@ use bytes::BytesMut;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use crate::call::Value;
+use crate::codec::write_command;
 use crate::codec::{Decoder, Incoming};
-use crate::encode::command;
 use crate::stream::{Reader, Writer};
 
 /// A command of the handshake.
@@ -86,7 +86,7 @@ impl<'a> Exchange<'a> {
     pub(super) async fn send(&mut self, steps: &[Step]) {
         let mut commands = BytesMut::new();
         for step in steps {
-            command(&mut commands, &step.words());
+            write_command(&mut commands, &step.words());
         }
         // A server that closes the connection at once may have sent a reason before.
         self.written = match self.writer.write_all(&commands).await {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio::sync::oneshot::{self, error::TryRecvError};
 use tokio::time::Duration;
 
-use super::order::BEFORE_FIRST;
+use super::BEFORE_FIRST;
 use super::*;
 use crate::request::{CallOutcome, CallRequest, KeyForm, SubscribeOutcome, SubscribeRequest};
 use crate::subscriptions::SubscriptionRegistry;
@@ -118,7 +118,7 @@ fn call(number: i64) -> Call {
 /// The bytes of a call with the hash of its script.
 fn by_hash(number: i64) -> BytesMut {
     let mut bytes = BytesMut::new();
-    encode::call(&mut bytes, &call(number), ScriptForm::Hash, KeyForm::Plain);
+    codec::write_call(&mut bytes, &call(number), ScriptForm::Hash, KeyForm::Plain);
     bytes
 }
 

@@ -10,7 +10,7 @@
 use std::sync::Arc;
 
 use super::Node;
-use super::shared::{NodeState, Progress, Target};
+use super::{NodeState, Progress, Target};
 use crate::call_error::Fault;
 use crate::grace::Former;
 use crate::identity::Identity;

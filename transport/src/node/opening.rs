@@ -5,10 +5,10 @@ use std::sync::Arc;
 use tokio::time::{Duration, timeout};
 
 use super::generation::{OTHER_TARGET, Settled};
-use super::shared::{PAUSE_MAX, PAUSE_MIN, PRIMARY_CONNECTION, Target};
 use super::supervisor::{DrivenBy, DrivenConnection, Supervisor};
+use super::{PAUSE_MAX, PAUSE_MIN, PRIMARY_CONNECTION, Target};
 use crate::call_error::{CallError, Fault};
-use crate::connection::{Carries, Connection, driver};
+use crate::connection::{Carries, Connection, drive};
 use crate::dial::Dial;
 use crate::handshake::{Greeting, not_connected};
 use crate::lane::Role;
@@ -157,7 +157,7 @@ impl Supervisor {
         };
         let connection = Connection::new(writer, greeting.protocol, remote.known(), carries);
         let connection = Arc::new(connection);
-        let driver = driver::drive(connection.clone(), reader, greeting.inbox, registry, events);
+        let driver = drive(connection.clone(), reader, greeting.inbox, registry, events);
         DrivenConnection {
             connection,
             driver: AbortOnDrop(self.runtime().spawn(driver)),

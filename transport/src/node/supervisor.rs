@@ -28,7 +28,7 @@ use tokio::sync::Notify;
 use tokio::time::{Duration, Instant, timeout};
 
 use super::generation::OTHER_TARGET;
-use super::shared::{NodeState, PRIMARY_CONNECTION, Progress, not_now};
+use super::{NodeState, PRIMARY_CONNECTION, Progress, not_now};
 use crate::call_error::Fault;
 use crate::connection::Connection;
 use crate::events::Missed;

@@ -153,7 +153,7 @@ impl Case {
 
 fn length(call: &Call) -> usize {
     let mut bytes = bytes::BytesMut::new();
-    encode::call(&mut bytes, call, ScriptForm::Hash, KeyForm::Plain);
+    codec::write_call(&mut bytes, call, ScriptForm::Hash, KeyForm::Plain);
     bytes.len()
 }
 

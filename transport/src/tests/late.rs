@@ -26,7 +26,7 @@ fn short(number: i64) -> Call {
 
 fn length(call: &Call) -> usize {
     let mut bytes = bytes::BytesMut::new();
-    encode::call(&mut bytes, call, ScriptForm::Hash, KeyForm::Plain);
+    codec::write_call(&mut bytes, call, ScriptForm::Hash, KeyForm::Plain);
     bytes.len()
 }
 

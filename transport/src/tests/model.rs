@@ -216,7 +216,7 @@ impl Made {
             Carries::Calls,
         ));
         let inbox = bytes::BytesMut::new();
-        let driver = driver::drive(
+        let driver = drive(
             connection.clone(),
             reader,
             inbox,
