@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::abilities::Known;
-use super::connection::drive;
+use super::connection::driver::drive;
 use super::connection::{Carries, Connection};
 use super::handshake::not_connected;
 use super::protocol::Protocol;

@@ -93,7 +93,6 @@ mod request;
 mod sentinel;
 mod setting_error;
 mod setup;
-mod slot;
 mod stream;
 mod subscriptions;
 pub mod sync;

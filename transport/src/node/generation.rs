@@ -14,8 +14,8 @@ use super::{NodeState, Progress, Target};
 use crate::call_error::Fault;
 use crate::grace::Former;
 use crate::identity::Identity;
+use crate::node::ConnectionSlot;
 use crate::remote::Remote;
-use crate::slot::ConnectionSlot;
 use crate::subscriptions::SubscriptionRegistry;
 
 /// If this many new connections in a row lead to another server than the living ones, the living

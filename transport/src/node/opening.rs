@@ -8,7 +8,7 @@ use super::generation::{OTHER_TARGET, Settled};
 use super::supervisor::{DrivenBy, DrivenConnection, Supervisor};
 use super::{PAUSE_MAX, PAUSE_MIN, PRIMARY_CONNECTION, Target};
 use crate::call_error::{CallError, Fault};
-use crate::connection::{Carries, Connection, drive};
+use crate::connection::{Carries, Connection, driver::drive};
 use crate::dial::Dial;
 use crate::handshake::{Greeting, not_connected};
 use crate::lane::Role;

@@ -81,8 +81,8 @@ use self::socket::Socket;
 use super::*;
 use crate::connection::{Carries, Connection, driver};
 use crate::control::Deaf;
+use crate::node::ConnectionSlot;
 use crate::protocol::Protocol;
-use crate::slot::ConnectionSlot;
 use crate::stream::{Reader, Writer};
 use crate::subscriptions::SubscriptionRegistry;
 use crate::sync::shuttled::step;
@@ -216,7 +216,7 @@ impl Made {
             Carries::Calls,
         ));
         let inbox = bytes::BytesMut::new();
-        let driver = drive(
+        let driver = driver::drive(
             connection.clone(),
             reader,
             inbox,
