@@ -10,8 +10,8 @@ use crate::clock::Moment;
 use crate::sync::call_out;
 pub use crate::transport::{Arg, Call, CallError, Value};
 
-/// Hears what one client sends and trusts. It must not block, and may hear something after what
-/// came later.
+/// Hears what one client sends, and on which deadlines it relies. It must not block, and may hear
+/// something after what came later.
 pub trait Harness: Send + Sync {
     /// A script is sent, or may be. Returns a number for the call.
     fn on_sent(&self, _call: &Call) -> u64 {
@@ -21,12 +21,12 @@ pub trait Harness: Send + Sync {
     /// What became of a call. Without it, nobody knows whether the script runs.
     fn on_reply(&self, _call: u64, _reply: &Result<Value, CallError>) {}
 
-    /// A message said that a release has granted the lock. The lease began at `since` or later.
-    fn on_grant_by_message(&self, _lock: Field<'_>, _since: Instant, _lease: Duration) {}
+    /// A message said that a release has handed the lock over. The lease began at `since` or later.
+    fn on_handover_by_message(&self, _lock: Field<'_>, _since: Instant, _lease: Duration) {}
 
-    /// At `at`, a hold was trusted `until` then: the local deadline of its lease, whatever else may
-    /// end it before. `hold` is its number within the client.
-    fn on_trust(&self, _lock: Field<'_>, _hold: u64, _at: Instant, _until: Instant) {}
+    /// At `at`, the local deadline of a hold was `until`, whatever else may end the hold before.
+    /// `hold` is its number within the client.
+    fn on_local_deadline(&self, _lock: Field<'_>, _hold: u64, _at: Instant, _until: Instant) {}
 
     /// A hold is forgotten, or is restored from its text.
     fn on_hand_on(&self, _lock: Field<'_>) {}
@@ -59,13 +59,13 @@ impl Hearing {
         }))
     }
 
-    pub(crate) fn granted_by_message(&self, lock: Field<'_>, since: Moment, lease: Duration) {
-        self.hears(|harness| harness.on_grant_by_message(lock, since.instant(), lease));
+    pub(crate) fn handed_over_by_message(&self, lock: Field<'_>, since: Moment, lease: Duration) {
+        self.hears(|harness| harness.on_handover_by_message(lock, since.instant(), lease));
     }
 
     /// `at` was read while the hold was locked, so that nothing that ends the hold comes before it.
-    pub(crate) fn trusted(&self, lock: Field<'_>, hold: u64, (at, until): (Moment, Moment)) {
-        self.hears(|harness| harness.on_trust(lock, hold, at.instant(), until.instant()));
+    pub(crate) fn local_deadline(&self, lock: Field<'_>, hold: u64, (at, until): (Moment, Moment)) {
+        self.hears(|harness| harness.on_local_deadline(lock, hold, at.instant(), until.instant()));
     }
 
     pub(crate) fn handed_on(&self, lock: Field<'_>) {

@@ -431,7 +431,7 @@ impl<G: Guard> Lock<G> {
         };
         let guard = G::of(taken.await?)?;
         // Only now: an acquisition that never reached its caller is released at once.
-        guard.as_ref().given_to_caller();
+        guard.as_ref().record_taker();
         Ok(guard)
     }
 
@@ -473,7 +473,7 @@ impl LockSet {
                 let request = single.request(&options)?;
                 Either::Left(acquire(&single.handle, request).map_ok(LockGuard::new))
             }
-            LockSet::Multi(multi) => Either::Right(multi.clone().attended(options)),
+            LockSet::Multi(multi) => Either::Right(multi.clone().watched(options)),
         })
     }
 

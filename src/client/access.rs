@@ -14,7 +14,7 @@ impl ClientBuilder {
         let Ok(deployment) = &self.deployment else {
             return Ok(());
         };
-        let has_its_own = matches!(self.streams, Streams::Engine(_) | Streams::Given(_));
+        let has_its_own = matches!(self.streams, Streams::Engine(_) | Streams::Custom(_));
         #[cfg(feature = "tls")]
         if self.tls.is_some() && (has_its_own || !deployment.is_secured()) {
             let reason = if has_its_own {

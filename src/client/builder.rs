@@ -352,7 +352,7 @@ impl ClientBuilder {
         self
     }
 
-    /// Passes on what the client sends and trusts.
+    /// Passes on what the client sends, and on which deadlines it relies.
     #[doc(hidden)]
     pub fn harness(mut self, harness: Arc<dyn Harness>) -> Self {
         self.telemetry.harness = Hearing::by(harness);

@@ -177,7 +177,7 @@ impl ClientBuilder {
     /// and log in themselves.
     #[doc(hidden)]
     pub fn dial_through(mut self, streams: StreamDialer) -> Self {
-        self.streams = Streams::Given(streams);
+        self.streams = Streams::Custom(streams);
         self
     }
 }

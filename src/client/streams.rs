@@ -17,7 +17,7 @@ type MakeDialer = Arc<dyn Fn(&Handle) -> StreamDialer + Send + Sync>;
 pub(super) enum Streams {
     Sockets,
     /// By another client of Redis, which handles login and TLS itself.
-    Given(StreamDialer),
+    Custom(StreamDialer),
     /// To an engine of this process, without login or TLS. A dialer is made for each client, and
     /// the engine's tasks run on the given runtime.
     Engine(MakeDialer),
@@ -42,7 +42,7 @@ impl Streams {
         match self {
             Streams::Sockets => None,
             Streams::Engine(make) | Streams::EngineAsServer(make) => Some(make(runtime)),
-            Streams::Given(dialer) | Streams::Test(dialer) => Some(dialer.clone()),
+            Streams::Custom(dialer) | Streams::Test(dialer) => Some(dialer.clone()),
         }
     }
 }
@@ -51,7 +51,7 @@ impl fmt::Debug for Streams {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Streams::Sockets => "Sockets",
-            Streams::Given(_) => "Given",
+            Streams::Custom(_) => "Given",
             Streams::Engine(_) => "Engine",
             Streams::EngineAsServer(_) => "EngineAsServer",
             Streams::Test(_) => "Test",

@@ -125,10 +125,10 @@ impl LockGuard {
 
     /// Called when the caller gets the guard: from now on a release keeps the lock for as long as
     /// the caller asked.
-    pub(super) fn given_to_caller(&self) {
+    pub(super) fn record_taker(&self) {
         match &self.share {
-            Share::Single(share) => share.given_to_caller(),
-            Share::Multi(multi) => multi.given_to_caller(),
+            Share::Single(share) => share.record_taker(),
+            Share::Multi(multi) => multi.record_taker(),
         }
     }
 

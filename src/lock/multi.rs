@@ -74,7 +74,7 @@ impl MultiLock {
     /// released, as if they were dropped.
     ///
     /// Boxed because a member may itself be a set.
-    pub(super) fn attended(
+    pub(super) fn watched(
         self: Arc<Self>,
         options: Options,
     ) -> BoxFuture<'static, Result<LockGuard, Error>> {
@@ -95,7 +95,7 @@ impl MultiLock {
                 .session
                 .clone();
             let started = Instant::now();
-            // An unattended member would start again within its own part of the wait. So it has the
+            // An unwatched member would start again within its own part of the wait. So it has the
             // limit of the set.
             let work = |poll_limit| {
                 let (multi, options) = (

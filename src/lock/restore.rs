@@ -79,7 +79,7 @@ impl Lock {
             let (what, allowed) = ("length of the owner", format!("0 to {OWNER_MAX}"));
             return Err(ConfigError::out_of_range(what, owner.len(), allowed).into());
         }
-        // An unattended caller cannot restore the hold a second time, so it has as long as the
+        // An unwatched caller cannot restore the hold a second time, so it has as long as the
         // lease that it takes over.
         request.poll_limit = PollLimit::lasting(request.terms.first_lease());
         let share = restore(&single.handle, request, Arc::from(owner)).await?;

@@ -103,7 +103,7 @@ pub(crate) fn heartbeat(
 
 /// For how long a release has given the lock to the waiter on whose channel this message came.
 /// `None` if the message only says that it is this waiter's turn.
-pub(crate) fn granted_for(message: &[u8]) -> Option<Duration> {
+pub(crate) fn lease_handed_over(message: &[u8]) -> Option<Duration> {
     let millis: u64 = str::from_utf8(message).ok()?.parse().ok()?;
     (millis > 0).then(|| Duration::from_millis(millis))
 }

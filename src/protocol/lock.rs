@@ -43,7 +43,7 @@ fn acquire(resource: &Resource, _publish: Publish, args: &AcquireArgs<'_>) -> Ca
     call(&ACQUIRE, resource.keys(), all)
 }
 
-/// The longest list beside a lock.
+/// The longest list in a holder's field.
 pub(crate) const LISTED: u32 = 8;
 
 /// The message that a release has given the lock to a waiter, for those that cannot be listed.
@@ -53,7 +53,7 @@ pub(crate) const HANDED_TO_ANOTHER: &[u8] = b"1";
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct HandedOver<'a> {
     pub(crate) field: &'a str,
-    /// The question by which the waiter is known.
+    /// The number of the attempt by which the waiter is known.
     pub(crate) attempt: u64,
     pub(crate) lease: Duration,
 }

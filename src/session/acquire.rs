@@ -137,7 +137,7 @@ impl<'a> QueueSlot<'a> {
                 // queueing.
                 WaiterSignal::None if self.request.wait == Wait::Once => return Ok(Outcome::Again),
                 WaiterSignal::None => {}
-                WaiterSignal::Granted(hold) => {
+                WaiterSignal::HandedOver(hold) => {
                     let share = self.share_of(hold);
                     // The lease ended before this waiter ran. Dropping the share releases the hold
                     // for the next one.
@@ -277,7 +277,7 @@ impl<'a> QueueSlot<'a> {
             woken = self.pause(asked_at, delay.next(left)).await?;
             // A grant belongs to this waiter alone. After any other message, those go first that no
             // release hands the lock over to.
-            let may_yield = woken && !self.waiter.has_grant_message();
+            let may_yield = woken && !self.waiter.has_handover();
             if may_yield && let Some(mut yielding) = attempt.yields() {
                 self.yields(&mut yielding).await;
             } else if let Some(yielding) = yielding.as_mut().filter(|_| may_yield)
@@ -325,7 +325,7 @@ impl Drop for QueueSlot<'_> {
         // Leave the queue first, then take the signal: nobody signals a waiter that has left. In
         // the other order, a hold that is granted in between would never be released, and its name
         // would stay locked until the lease ends.
-        if let WaiterSignal::Granted(hold) = self.waiter.take_signal() {
+        if let WaiterSignal::HandedOver(hold) = self.waiter.take_signal() {
             drop(self.share_of(hold));
         }
     }
@@ -378,7 +378,7 @@ impl QueueSlot<'_> {
         retry: &mut Retry,
     ) -> Result<Option<Answer>, Error> {
         let (core, request) = (self.handle.core(), self.request);
-        if let Some(hold) = attempt.take_grant_by_message() {
+        if let Some(hold) = attempt.take_handed_over_hold() {
             return Ok(Some(Answer::Granted(hold)));
         }
         match attempt.ask(request.limit(&core.calls)).await {
@@ -414,7 +414,7 @@ impl<'a> QueueSlot<'a> {
                 biased;
                 () = sleep_until_some(until) => break,
                 () = self.waiter.changed() => {
-                    if self.waiter.has_grant_message() {
+                    if self.waiter.has_handover() {
                         break;
                     }
                     if Instant::now() > from {

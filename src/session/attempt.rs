@@ -36,12 +36,12 @@ pub(super) struct Attempt<'a> {
     in_flight: Option<InDoubt>,
     /// An earlier call may have been executed, or may still be.
     doubt: Option<InDoubt>,
-    /// The client hears when the lock is released or given to this waiter.
+    /// The client hears when the lock is released, or handed over to this waiter.
     listens: bool,
     /// Who must be subscribed for that.
     heard_by: HeardBy,
-    /// By the last reply, releases give the lock to waiters: to this one, or to others that came
-    /// before.
+    /// By the last reply, releases hand the lock over to waiters: to this one, or to others that
+    /// came before.
     others_are_listed: bool,
     /// How many messages to all it lets pass, because the list was full when it came.
     messages_to_skip: Option<u32>,
@@ -207,7 +207,7 @@ impl<'a> Attempt<'a> {
     /// If Redis does not confirm that in time, or an earlier call may still arrive, the attempt's
     /// drop leaves the rest to the background task.
     pub(super) async fn leave(&mut self) {
-        // What is beside a plain lock keeps nobody waiting for long, so the drop may remove it.
+        // A place in a holder's field keeps nobody waiting for long, so the drop may remove it.
         if !self.queued_in_redis || self.request.resource.kind == Kind::Lock {
             return;
         }
@@ -347,10 +347,10 @@ impl<'a> Attempt<'a> {
 fn new_field(core: &Core, request: &Request) -> (Field, HeardBy) {
     let calls = &core.calls;
     // Behind a proxy, the client may be subscribed on another shard than that of the lock.
-    let may_be_told = request.resource.kind == Kind::Fair
+    let client_may_hear = request.resource.kind == Kind::Fair
         && calls.releases_hand_over()
         && calls.transport.takes_many_keys();
-    let heard_by = if may_be_told && core.client_channel.is_heard() {
+    let heard_by = if client_may_hear && core.client_channel.is_heard() {
         HeardBy::Client
     } else {
         HeardBy::Owner
@@ -405,8 +405,8 @@ impl Attempt<'_> {
         let (calls, terms) = (&self.core.calls, self.request.terms);
         // A lease that is over before the waiter can ask would be in everybody's way.
         let lasts = calls.grace() <= terms.first_lease().min(calls.settings.fair_claim);
-        let may_be_given = self.listens && lasts && calls.releases_hand_over();
-        if !may_be_given || !self.core.client_channel.ensure_heard() {
+        let may_be_handed_over = self.listens && lasts && calls.releases_hand_over();
+        if !may_be_handed_over || !self.core.client_channel.ensure_heard() {
             return Queueing::Not;
         }
         self.queued_in_redis = true;
@@ -433,9 +433,9 @@ impl Attempt<'_> {
         }
     }
 
-    /// What a reply says of the list beside a plain lock. All that find no room would ask after
-    /// each message, and most in vain. So each lets as many messages pass as there are lists of
-    /// others, once. Those that come together, before any release, choose at random.
+    /// What a reply says of the list in the holder's field of a plain lock. All that find no room
+    /// would ask after each message, and most in vain. So each lets as many messages pass as there
+    /// are lists of others, once. Those that come together, before any release, choose at random.
     fn note_list(&mut self, acquired: &Acquired) {
         self.others_are_listed = matches!(acquired, Acquired::Listed(_) | Acquired::NoRoom(..));
         if let Acquired::NoRoom(_, crowd) = acquired {
@@ -448,8 +448,8 @@ impl Attempt<'_> {
         }
     }
 
-    /// A release has told all instead of giving the lock to a waiter, so those that cannot be
-    /// listed have a turn, or waiters that came before this one.
+    /// A release has published to all instead of handing the lock over to a waiter, so those that
+    /// cannot be listed have a turn, or waiters that came before this one.
     pub(super) fn yields(&mut self) -> Option<Yield> {
         let rounds = self.messages_to_skip.as_mut().map_or(0, std::mem::take);
         self.others_are_listed.then(|| match rounds {
@@ -467,31 +467,31 @@ impl Attempt<'_> {
         self.listens = listener.is_some();
     }
 
-    /// The hold that a message has told of. The lease counts from the call that was last answered
-    /// *not yours*, because the server granted the lock later (HOLD-2). `None` if there was no such
-    /// message, or if only Redis can tell.
-    pub(super) fn take_grant_by_message(&mut self) -> Option<Arc<Hold>> {
+    /// The hold of a handover that a message has named. The lease counts from the call that was
+    /// last answered *not yours*, because the release came later (HOLD-2). `None` if there was no
+    /// such message, or if only Redis can tell.
+    pub(super) fn take_handed_over_hold(&mut self) -> Option<Arc<Hold>> {
         let (calls, terms) = (&self.core.calls, self.request.terms);
-        let told = self
+        let handover = self
             .waiter?
-            .take_grant(&self.field, self.core.subscriptions.connection_epoch())?;
+            .take_handover(&self.field, self.core.subscriptions.connection_epoch())?;
         let is_durable = calls.epoch_if_durable(Lane::Caller, &self.request.resource.key);
         let is_plain = terms.renewed && is_durable.is_none();
         if !is_plain || self.doubt.is_some() {
             return None;
         }
-        let mut hold = self.new_hold(told.since);
+        let mut hold = self.new_hold(handover.since);
         let now = calls.now();
-        hold.set_granted_lease(told.lease, told.since, now);
+        hold.set_handed_over_lease(handover.lease, handover.since, now);
         // Little is left for the first renewal, which may have to be repeated.
-        if hold.lease_left(now) < told.lease / 2 {
+        if hold.lease_left(now) < handover.lease / 2 {
             return None;
         }
         self.queued_in_redis = false;
         self.core.contention.note_other_client();
         let harness = &calls.settings.telemetry.harness;
         let lock = (&self.request.resource.key, &self.field);
-        harness.granted_by_message(lock, told.since, told.lease);
+        harness.handed_over_by_message(lock, handover.since, handover.lease);
         Some(Arc::new(hold))
     }
 }

@@ -55,8 +55,8 @@ impl Core {
         }
     }
 
-    /// The call that ends a field, and the wait of its owner beside a plain lock. It gives such a
-    /// lock to the first waiter.
+    /// The call that ends a field, and the place of its owner in the holder's field. It hands such
+    /// a lock to the first waiter.
     pub(super) fn release_to_waiters(&self, resource: &Resource, field: &Arc<str>) -> Call {
         let mut release = self.calls.release_call(resource, field, 0);
         if resource.kind == Kind::Lock && self.calls.releases_hand_over() {
@@ -169,10 +169,11 @@ impl Core {
         })
     }
 
-    /// Redis has released a hold. `told` says who received the message, this client included.
-    pub(super) fn released(&self, hold: &Arc<Hold>, told: Audience) {
-        let (audience, meets) = match told {
-            Audience::Unlisted => (told, true),
+    /// Redis has released a hold. `received_by` says who received the message, this client
+    /// included.
+    pub(super) fn released(&self, hold: &Arc<Hold>, received_by: Audience) {
+        let (audience, meets) = match received_by {
+            Audience::Unlisted => (received_by, true),
             Audience::Others(receivers) => {
                 // Do not count this client, if it listens: only other clients are let go first.
                 let others = receivers - self.own_listeners(&hold.resource);

@@ -52,7 +52,7 @@ impl Deadline {
 
     /// The lease is shorter than it was asked for, because a release began it on behalf of the
     /// waiter.
-    pub(super) fn set_granted_lease(&mut self, lease: Duration, since: Moment, now: Moment) {
+    pub(super) fn set_handed_over_lease(&mut self, lease: Duration, since: Moment, now: Moment) {
         self.lease_ends = self.clocks.local_deadline(since, lease);
         let latest = self.lease_ends.checked_sub(lease / 3).unwrap_or(now);
         self.first_renewal = Some(latest.min(now + FIRST_RENEWAL));

@@ -119,7 +119,7 @@ struct Timetable {
 
 struct QueueSchedule {
     resource: Arc<Resource>,
-    calls_under_way: usize,
+    calls_in_flight: usize,
     /// When the next heartbeat is due, according to the replies so far.
     next: Option<Instant>,
 }
@@ -146,7 +146,7 @@ impl Timetable {
                 self.due.insert((first, name));
                 QueueSchedule {
                     resource,
-                    calls_under_way: 0,
+                    calls_in_flight: 0,
                     next: None,
                 }
             });
@@ -175,7 +175,7 @@ impl Timetable {
             } else if let Some(queue) = self.queues.get_mut(&name) {
                 let batch = |batch: &[_]| (queue.resource.clone(), batch.to_vec());
                 self.batches.extend(waiters.chunks(BATCH).map(batch));
-                queue.calls_under_way = self.batches.len();
+                queue.calls_in_flight = self.batches.len();
             }
         }
         self.batches.pop_front()
@@ -192,9 +192,9 @@ impl Timetable {
         let Some(queue) = self.queues.get_mut(name) else {
             return;
         };
-        queue.calls_under_way -= 1;
+        queue.calls_in_flight -= 1;
         queue.next = Some(queue.next.map_or(at, |next| next.min(at)));
-        if queue.calls_under_way == 0 {
+        if queue.calls_in_flight == 0 {
             self.due
                 .insert((queue.next.take().unwrap_or(at), name.clone()));
         }

@@ -155,9 +155,9 @@ impl Hold {
     }
 
     /// No lock is held.
-    fn trusted(&self, harness: &Hearing, at_and_until: (Moment, Moment)) {
+    fn report_deadline(&self, harness: &Hearing, at_and_until: (Moment, Moment)) {
         let lock = (&self.resource.key, &self.field);
-        harness.trusted(lock, self.id, at_and_until);
+        harness.local_deadline(lock, self.id, at_and_until);
     }
 
     /// The caller picks up a hold that was handed over to it. True if a renewal became due in the
@@ -186,7 +186,7 @@ impl Hold {
         };
         // The hold may have ended before.
         if ended.is_none() {
-            self.trusted(&telemetry.harness, (now, until));
+            self.report_deadline(&telemetry.harness, (now, until));
         }
         if let Some(ended) = ended {
             self.observer.ends(ended);
@@ -606,11 +606,11 @@ impl Hold {
 impl Hold {
     /// A message said that a release has granted it for this long, which began no earlier than
     /// `since`.
-    pub(crate) fn set_granted_lease(&mut self, lease: Duration, since: Moment, now: Moment) {
+    pub(crate) fn set_handed_over_lease(&mut self, lease: Duration, since: Moment, now: Moment) {
         self.state
             .get_mut()
             .deadline
-            .set_granted_lease(lease, since, now);
+            .set_handed_over_lease(lease, since, now);
     }
 
     /// The watchdog's next duty for this hold.
@@ -669,7 +669,7 @@ impl Hold {
             )
         };
         if let Some(at_and_until) = at_and_until {
-            self.trusted(harness, at_and_until);
+            self.report_deadline(harness, at_and_until);
         }
         if certain_again {
             self.observer.on_certain();

@@ -2,34 +2,34 @@
 //!
 //! A future may have a place among the waiters, a call on the wire, or a grant that nobody has
 //! picked up. Only the future itself can settle those, but callers keep futures without polling
-//! them: `select!` in a loop, or a stream that is not drained. So the session *attends* each
+//! them: `select!` in a loop, or a stream that is not drained. So the session *watches* each
 //! future. If a future was woken and is not polled in time, the session drops the work inside it.
 //! That cleans up as any drop does, and the next waiter goes on. If the caller polls again, the
 //! work starts over with twice the time.
 //!
 //! ```text
-//!            polled: Pending             woken, not polled for its patience
-//!   ready ───────────────────▶ ready ───────────────────────────────────▶ passed over
+//!            polled: Pending             woken, not polled for its limit
+//!   ready ───────────────────▶ ready ───────────────────────────────────▶ cancelled
 //!     │ polled: Ready            │ the caller drops it                        │ polled again
 //!     ▼                          ▼                                            ▼
-//!    gone                       gone             the caller begins again, with twice the patience
+//!    gone                       gone             the caller begins again, with twice the limit
 //! ```
 //!
 //! # Invariants
 //!
-//! - **ATTEND-1** A poll takes the work out of its slot and puts it back afterwards. So no lock is
-//!   held while foreign code runs, and nobody drops work that is being polled.
-//! - **ATTEND-2** After a future was woken, the session looks at it every [`LOOK`], until it is
-//!   polled or passed over.
-//! - **ATTEND-3** The age of a future is the number of looks since the first one that found it
-//!   woken. A poll resets the age. A future whose age reaches its [`PollLimit`] is passed over. A
+//! - **POLL-WATCH-1** A poll takes the work out of its slot and puts it back afterwards. So no lock
+//!   is held while foreign code runs, and nobody drops work that is being polled.
+//! - **POLL-WATCH-2** After a future was woken, the session looks at it every [`LOOK`], until it is
+//!   polled or cancelled.
+//! - **POLL-WATCH-3** The age of a future is the number of looks since the first one that found it
+//!   woken. A poll resets the age. A future whose age reaches its [`PollLimit`] is cancelled. A
 //!   late look counts as one look, so a process that was stopped passes nobody over.
-//! - **ATTEND-4** An overloaded runtime polls all its futures late. If they were passed over one
+//! - **POLL-WATCH-4** An overloaded runtime polls all its futures late. If they were cancelled one
 //!   after the other, none of them would ever get the lock. So the first look sends a *canary*, a
 //!   task that does nothing, to the runtime of the future. Until the canary has run, the future
 //!   needs [`STALLED_LOOKS`] looks to age by one.
-//! - **ATTEND-5** Each time a caller is passed over, its patience doubles, whatever made it late.
-//!   So it succeeds however late it polls, and its patience is at most twice its longest delay.
+//! - **POLL-WATCH-5** Each time a caller is cancelled, its limit doubles, whatever made it late.
+//!   So it succeeds however late it polls, and its limit is at most twice its longest delay.
 //!
 //! # Locking
 //!
@@ -59,7 +59,7 @@ use crate::stats::{Counters, count};
 use crate::sync::{Mutex, Notify, call_out};
 use crate::timer::sleep;
 
-/// A future that was woken and is not polled is passed over within this time.
+/// A future that was woken and is not polled is cancelled within this time.
 pub(crate) const POLL_WITHIN: Duration = Duration::from_millis(100);
 /// The time between two looks. Passing over takes two looks, and a look may be late.
 const LOOK: Duration = Duration::from_millis(40);
@@ -68,15 +68,15 @@ const _: () = assert!(LOOK.as_millis() * 2 < POLL_WITHIN.as_millis());
 /// How much more slowly a future ages while its runtime runs nothing: it has one second at first.
 const STALLED_LOOKS: u64 = 25;
 
-/// How many looks may find a future woken and not polled before it is passed over.
+/// How many looks may find a future woken and not polled before it is cancelled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PollLimit(u64);
 
 impl PollLimit {
-    /// The patience of a caller that was never late.
+    /// The limit of a caller that was never late.
     pub(crate) const FIRST: PollLimit = PollLimit(1);
 
-    /// The patience that lasts at least for `span`.
+    /// The limit that lasts at least for `span`.
     pub(crate) fn lasting(span: Duration) -> Self {
         PollLimit(u64::try_from(span.as_millis().div_ceil(LOOK.as_millis())).unwrap_or(u64::MAX))
     }
@@ -103,7 +103,7 @@ pub(crate) struct PollWatch {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CancelledAsUnpolled;
 
-/// A future that the session attends. Dropping it drops the work inside.
+/// A future that the session watches. Dropping it drops the work inside.
 pub(crate) struct Watched<F: Future>(Arc<WatchedFuture<F>>);
 
 struct WatchedFuture<F: Future> {
@@ -135,9 +135,9 @@ enum WorkSlot<F> {
     Gone,
 }
 
-/// The part of an attended future that a look needs.
+/// The part of a watched future that a look needs.
 trait Woken: Send + Sync + std::fmt::Debug {
-    /// Adds `parts` of a look to the age of the future, and drops its work if its patience is used
+    /// Adds `parts` of a look to the age of the future, and drops its work if its limit is used
     /// up.
     fn look(&self, parts: u64) -> Look;
     /// Spawns a task that does nothing on the future's runtime. It runs only if that runtime makes
@@ -156,8 +156,8 @@ enum Look {
 }
 
 impl PollWatch {
-    /// Does `work` for a caller. If the caller is passed over and polls again, the work starts over
-    /// with twice the patience. If the wait is over by then, the result is the `timed_out` error,
+    /// Does `work` for a caller. If the caller is cancelled and polls again, the work starts over
+    /// with twice the limit. If the wait is over by then, the result is the `timed_out` error,
     /// which counts how often the work was cancelled.
     ///
     /// Not an `async fn`, because its future would keep space for the arguments for as long as it
@@ -194,14 +194,14 @@ impl PollWatch {
         }
     }
 
-    /// Attends `work` at once, before the caller's first poll.
+    /// Watches `work` at once, before the caller's first poll.
     pub(crate) fn run_now<F>(self: &Arc<Self>, work: F) -> Watched<F>
     where
         F: Future + Send + 'static,
     {
-        let attended = Watched::new(self, PollLimit::FIRST, work);
-        attended.0.wake_by_ref();
-        attended
+        let watched = Watched::new(self, PollLimit::FIRST, work);
+        watched.0.wake_by_ref();
+        watched
     }
 
     fn list(&self, woken: Weak<dyn Woken>) {

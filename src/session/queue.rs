@@ -190,7 +190,7 @@ impl LocalQueues {
             hold: hold.clone(),
             hand_overs,
         };
-        next.set_signal(WaiterSignal::Granted(hold.clone()));
+        next.set_signal(WaiterSignal::HandedOver(hold.clone()));
         drop(queue);
         next.notify();
         Some(hold)
@@ -229,7 +229,7 @@ impl LocalQueues {
     }
 
     /// Wakes waiters whose timers should have fired before `then`. Their runtime is stalled, so
-    /// they hold up others. A waiter that is woken and not polled is passed over.
+    /// they hold up others. A waiter that is woken and not polled is cancelled.
     pub(crate) fn wake_overslept(&self, then: Instant) {
         for (_, waiter) in self.waiters(|waiter| waiter.overslept(then)) {
             waiter.notify();
@@ -518,15 +518,15 @@ impl LocalQueues {
     }
 
     /// A waiter has a place in the queue in Redis. `kept` is when the call that last kept the place
-    /// was sent. `grant_provable_since` is set if it is the first that asked for a place.
+    /// was sent. `handover_provable_since` is set if it is the first that asked for a place.
     pub(crate) fn record_place(
         &self,
         waiter: &Waiter,
         field: &Arc<str>,
-        kept: Moment,
-        grant_provable_since: Option<ConnectionEpoch>,
+        refreshed: Moment,
+        handover_provable_since: Option<ConnectionEpoch>,
     ) {
-        waiter.record_place(field, kept, grant_provable_since);
+        waiter.record_place(field, refreshed, handover_provable_since);
         self.in_redis.notify_one();
     }
 

@@ -1,7 +1,7 @@
 //! Lowers a hold to its remaining guards, or ends it.
 //!
-//! A caller and the background task do this in the same way. The background task only has more
-//! patience.
+//! A caller and the background task do this in the same way. The background task only tries for
+//! longer.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -138,7 +138,7 @@ impl Release {
             in_doubt,
             sent,
         } = confirm(core, path, &hold.resource, call, None, unreachable).await?;
-        let (told, ended) = match released {
+        let (received_by, ended) = match released {
             Released::Free { receivers } => (Audience::Others(receivers), Ok(())),
             Released::FreeForUnlisted => (Audience::Unlisted, Ok(())),
             Released::HandedOver => {
@@ -157,7 +157,7 @@ impl Release {
                 (Audience::NOBODY, Err(lost))
             }
         };
-        core.released(hold, told);
+        core.released(hold, received_by);
         Ok(ended)
     }
 }

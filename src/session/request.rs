@@ -219,7 +219,7 @@ pub(crate) struct Options {
     pub(crate) max_hold: Option<Duration>,
     /// The lock is a member of a quorum, whose servers have independent clocks.
     pub(crate) of_quorum: bool,
-    /// How late the caller may poll. The members of a multi lock use the patience of the whole.
+    /// How late the caller may poll. The members of a multi lock use the limit of the whole.
     pub(crate) poll_limit: PollLimit,
     /// Holds of the guards that the caller presented, and of the sections around the call.
     pub(crate) shown: Arc<[Arc<Hold>]>,
@@ -277,7 +277,7 @@ pub(crate) fn checked_purpose(purpose: String) -> Result<Arc<str>, ConfigError> 
 
 // Runs an acquisition on behalf of a caller who may stop polling.
 
-/// Does the `work` of an acquisition, attended. A caller that stops polling is treated as if it had
+/// Does the `work` of an acquisition, watched. A caller that stops polling is treated as if it had
 /// dropped its future. If it polls again within its wait, the work starts over.
 ///
 /// Not an `async fn`, because its future would keep space for the arguments for as long as it

@@ -61,7 +61,7 @@ impl HoldShare {
     }
 
     /// The caller gets its guard.
-    pub(crate) fn given_to_caller(&self) {
+    pub(crate) fn record_taker(&self) {
         self.hold.set_taken_by(Caller::current());
     }
 
@@ -84,9 +84,9 @@ impl HoldShare {
     /// CANCEL: a future that is not polled to its end leaves the release to the background task.
     pub(crate) fn release(mut self) -> impl Future<Output = Result<(), Error>> + Send + use<> {
         let (handle, hold) = (self.handle.clone(), self.hold.clone());
-        let attend =
+        let watch =
             |release: PendingRelease| handle.session.poll_watch.run_now(release.carry_out());
-        let in_flight = self.leave().map(|release| release.map(attend));
+        let in_flight = self.leave().map(|release| release.map(watch));
         async move {
             let Some(release) = in_flight? else {
                 return Ok(());
@@ -171,7 +171,7 @@ impl fmt::Debug for HoldShare {
 //
 // A caller carries the release out and waits for it. A [`PendingRelease`] that is dropped before
 // Redis has confirmed it posts itself, and the background task carries it out in the same way,
-// with more patience.
+// and tries for longer.
 
 /// A release that is still to be confirmed. Its drop sends it, and leaves the rest to the
 /// background task.

@@ -258,14 +258,14 @@ impl Subscriptions {
         if payload == HANDED_TO_ANOTHER {
             listeners.retain(|listener| !listener.waiter.may_be_listed());
         }
-        let lease = fair::granted_for(payload);
+        let lease = fair::lease_handed_over(payload);
         self.counters.wakes.add(listeners.len() as u64);
         for Registration {
             waiter, own_field, ..
         } in listeners
         {
             if let Some(field) = own_field {
-                waiter.on_grant_message(&field, lease);
+                waiter.record_handover(&field, lease);
             }
             waiter.wake();
         }
@@ -325,7 +325,8 @@ impl Subscriptions {
 // Whoever ends a hold by force publishes a message on a channel of the holder's client. A message
 // makes the client ask Redis, and never ends a hold. If one is lost, the next renewal finds out.
 //
-// On the same channel comes who was given a plain lock, and what a waiter of a fair lock is told.
+// The same channel says to whom a release handed a plain lock over, and wakes the waiters of fair
+// locks.
 //
 // A client listens once a hold has lasted from one look to the next, or once it waits for a lock,
 // and from then on. A client whose holds are all shorter, and that waits for nobody, never does.

@@ -26,7 +26,7 @@ pub(crate) enum WaiterSignal {
     /// Contend: ask Redis, after letting other clients go first if there is a `Yield`.
     Contend(Option<Box<Yield>>),
     /// This hold was handed over without a call, and belongs to the waiter.
-    Granted(Arc<Hold>),
+    HandedOver(Arc<Hold>),
     /// The latch is open.
     Open,
 }
@@ -50,20 +50,20 @@ pub(crate) struct Waiter {
     notify: Notify,
 }
 
-/// A place in Redis: in the queue of a fair lock, or beside a plain one.
+/// A place in Redis: in the queue of a fair lock, or in the holder's field of a plain lock.
 #[derive(Clone, Debug)]
 struct Ticket {
     field: Arc<str>,
-    /// When the call that last kept the place was sent.
-    kept: Moment,
+    /// When the call that last refreshed the place was sent.
+    refreshed: Moment,
     /// The servers before the call that asked for this place, if a message that the lock was
-    /// granted can only mean this place. In a queue it is the first call, and no other asked for a
-    /// place. Beside a lock it is the last one, and the message names its number.
-    grant_provable_since: Option<ConnectionEpoch>,
+    /// handed over can only mean this place. In a queue it is the first call, and no other asked
+    /// for a place. For a plain lock it is the last one, and the message names its number.
+    handover_provable_since: Option<ConnectionEpoch>,
     /// Zero in a queue, where the waiter has a channel of its own.
     attempt: u64,
-    /// What such a message said.
-    granted: Option<Duration>,
+    /// The lease that such a message named.
+    handed_over: Option<Duration>,
 }
 
 /// How often other servers may have begun to send messages, see [`Subscriptions::changes`].
@@ -71,9 +71,9 @@ struct Ticket {
 /// [`Subscriptions::changes`]: crate::session::subscriptions::Subscriptions::changes
 pub(crate) type ConnectionEpoch = u64;
 
-/// A grant that a waiter was told of by a message.
+/// What a message has said of a release that handed the lock over to a waiter.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct GrantByMessage {
+pub(crate) struct Handover {
     /// The lease began no earlier.
     pub(crate) since: Moment,
     pub(crate) lease: Duration,
@@ -95,39 +95,42 @@ impl Waiter {
         })
     }
 
-    /// The waiter has a place in a queue in Redis. `kept` is when the call that last kept it was
-    /// sent. `grant_provable_since` is set if it is the first that asked for a place.
+    /// The waiter has a place in a queue in Redis. `refreshed` is when the call that last refreshed
+    /// it was sent. `handover_provable_since` is set if it is the first that asked for a place.
     pub(crate) fn record_place(
         &self,
         field: &Arc<str>,
-        kept: Moment,
-        grant_provable_since: Option<ConnectionEpoch>,
+        refreshed: Moment,
+        handover_provable_since: Option<ConnectionEpoch>,
     ) {
         let mut ticket = self.ticket.lock();
         match &mut *ticket {
-            Some(ticket) if ticket.field == *field => ticket.kept = ticket.kept.max(kept),
+            Some(ticket) if ticket.field == *field => {
+                ticket.refreshed = ticket.refreshed.max(refreshed);
+            }
             _ => {
                 *ticket = Some(Box::new(Ticket {
                     field: field.clone(),
-                    kept,
-                    grant_provable_since,
+                    refreshed,
+                    handover_provable_since,
                     attempt: 0,
-                    granted: None,
+                    handed_over: None,
                 }));
             }
         }
     }
 
-    /// The waiter is about to ask for a place beside the lock. Returns the number of this question.
+    /// The waiter is about to ask for a place in the holder's field. Returns the number of this
+    /// attempt.
     pub(crate) fn next_attempt_number(&self, field: &Arc<str>, now: Moment) -> u64 {
         let mut ticket = self.ticket.lock();
         let attempt = 1 + ticket.as_ref().map_or(0, |ticket| ticket.attempt);
         let asked = Ticket {
             field: field.clone(),
-            kept: now,
-            grant_provable_since: None,
+            refreshed: now,
+            handover_provable_since: None,
             attempt,
-            granted: None,
+            handed_over: None,
         };
         match &mut *ticket {
             Some(ticket) => **ticket = asked,
@@ -136,10 +139,10 @@ impl Waiter {
         attempt
     }
 
-    /// The last question was refused, so what a message says of it happened later.
+    /// The last attempt was refused, so a message that names it was sent later.
     pub(crate) fn record_refusal(&self, sent: Moment, since: Option<ConnectionEpoch>) {
         if let Some(ticket) = &mut *self.ticket.lock() {
-            (ticket.kept, ticket.grant_provable_since) = (sent, since);
+            (ticket.refreshed, ticket.handover_provable_since) = (sent, since);
         }
     }
 
@@ -147,24 +150,24 @@ impl Waiter {
     /// if it means this waiter, perhaps by an attempt that is not its last.
     pub(crate) fn on_handed_over(&self, handed: &HandedOver<'_>) -> bool {
         let mut ticket = self.ticket.lock();
-        let meant = |ticket: &&mut Ticket| *ticket.field == *handed.field;
-        let Some(ticket) = ticket.as_deref_mut().filter(meant) else {
+        let is_of_field = |ticket: &&mut Ticket| *ticket.field == *handed.field;
+        let Some(ticket) = ticket.as_deref_mut().filter(is_of_field) else {
             return false;
         };
         if ticket.attempt == handed.attempt {
-            ticket.granted = Some(handed.lease);
+            ticket.handed_over = Some(handed.lease);
         }
         true
     }
 
-    /// How to ask for a place. If a place that was kept in time is gone, it was removed by mistake:
-    /// a Redisson client that gets the lock moves the deadlines of all others. Then this waiter may
-    /// ask for the front of the queue again.
+    /// How to ask for a place. If a place that was refreshed in time is gone, it was removed by
+    /// mistake: a Redisson client that gets the lock moves the deadlines of all others. Then this
+    /// waiter may ask for the front of the queue again.
     pub(crate) fn queueing(&self, claim: Duration, now: Moment) -> Queueing {
-        let kept = |ticket: &Ticket| now.saturating_duration_since(ticket.kept) < claim;
+        let is_fresh = |ticket: &Ticket| now.saturating_duration_since(ticket.refreshed) < claim;
         match &*self.ticket.lock() {
-            Some(ticket) if ticket.grant_provable_since.is_some() => Queueing::Keep,
-            Some(ticket) if kept(ticket) => Queueing::AtTheFront,
+            Some(ticket) if ticket.handover_provable_since.is_some() => Queueing::Keep,
+            Some(ticket) if is_fresh(ticket) => Queueing::AtTheFront,
             _ => Queueing::AtTheEnd,
         }
     }
@@ -173,11 +176,11 @@ impl Waiter {
     /// mean the first.
     pub(crate) fn record_lost_place(&self) {
         if let Some(ticket) = &mut *self.ticket.lock() {
-            ticket.grant_provable_since = None;
+            ticket.handover_provable_since = None;
         }
     }
 
-    /// Releases give the lock to this waiter too, so it need not know to whom else they give it.
+    /// Releases hand the lock over to this waiter too, so it need not know to whom else they do.
     pub(crate) fn may_be_listed(&self) -> bool {
         let ticket = self.ticket.lock();
         ticket.as_ref().is_some_and(|ticket| ticket.attempt > 0)
@@ -185,33 +188,30 @@ impl Waiter {
 
     /// A message to this field came. It may say for how long a release has handed the lock over to
     /// it. The waiter may have another field by now.
-    pub(crate) fn on_grant_message(&self, field: &str, lease: Option<Duration>) {
+    pub(crate) fn record_handover(&self, field: &str, lease: Option<Duration>) {
         let mut ticket = self.ticket.lock();
         if let Some(ticket) = ticket.as_mut().filter(|ticket| *ticket.field == *field) {
-            ticket.granted = lease;
+            ticket.handed_over = lease;
         }
     }
 
-    /// A message has said that the waiter has the lock.
-    pub(crate) fn has_grant_message(&self) -> bool {
+    /// A message has said that a release handed the lock over to the waiter.
+    pub(crate) fn has_handover(&self) -> bool {
         let ticket = self.ticket.lock();
         ticket
             .as_ref()
-            .is_some_and(|ticket| ticket.granted.is_some())
+            .is_some_and(|ticket| ticket.handed_over.is_some())
     }
 
-    /// The grant of this field that a message has told of, once, if it can be believed.
-    pub(crate) fn take_grant(
-        &self,
-        field: &str,
-        servers: ConnectionEpoch,
-    ) -> Option<GrantByMessage> {
+    /// The handover of this field that a message has named, once, if it can be believed.
+    pub(crate) fn take_handover(&self, field: &str, servers: ConnectionEpoch) -> Option<Handover> {
         let mut ticket = self.ticket.lock();
         let ticket = ticket.as_mut()?;
-        let is_meant = *ticket.field == *field && ticket.grant_provable_since == Some(servers);
-        let lease = ticket.granted.take().filter(|_| is_meant)?;
-        let since = ticket.kept;
-        Some(GrantByMessage { since, lease })
+        let is_this_place =
+            *ticket.field == *field && ticket.handover_provable_since == Some(servers);
+        let lease = ticket.handed_over.take().filter(|_| is_this_place)?;
+        let since = ticket.refreshed;
+        Some(Handover { since, lease })
     }
 
     pub(super) fn field_in_redis_queue(&self) -> Option<Arc<str>> {
@@ -272,7 +272,7 @@ impl Waiter {
     pub(super) fn set_signal(&self, signal: WaiterSignal) {
         let before = std::mem::replace(&mut *self.signal.lock(), signal);
         debug_assert!(
-            !matches!(before, WaiterSignal::Granted(_)),
+            !matches!(before, WaiterSignal::HandedOver(_)),
             "signalled twice"
         );
     }

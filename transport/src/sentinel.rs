@@ -44,7 +44,7 @@ use futures_util::future::join_all;
 use tokio::sync::Notify;
 use tokio::time::{Duration, timeout};
 
-use self::watch::{Origin, Watched};
+use self::watch::{Origin, WatchedSentinel};
 use super::deployment::Deployment;
 use super::endpoint::Endpoint;
 use super::grace::Former;
@@ -72,7 +72,7 @@ struct SentinelState {
     /// Notified when there may be another primary.
     changed: Arc<Notify>,
     /// The watched sentinels by address.
-    sentinels: Mutex<BTreeMap<String, Watched>>,
+    sentinels: Mutex<BTreeMap<String, WatchedSentinel>>,
     /// Why no primary is known. `None` once the sentinels have named one.
     unnamed: Mutex<Option<CallError>>,
 }
@@ -181,7 +181,7 @@ impl SentinelState {
         if sentinels.len() == SENTINELS_MAX {
             return Err(not_connected("too many sentinels"));
         }
-        let watched = || Watched::start(origin, remote, &self.setup, &self.changed);
+        let watched = || WatchedSentinel::start(origin, remote, &self.setup, &self.changed);
         sentinels
             .entry(endpoint.address().to_string())
             .or_insert_with(watched);

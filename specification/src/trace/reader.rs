@@ -101,7 +101,7 @@ impl Reader {
     }
 
     /// A hold is trusted until then.
-    pub(super) fn on_trust(
+    pub(super) fn on_local_deadline(
         &self,
         (key, field): Field<'_>,
         hold: u64,
@@ -125,7 +125,7 @@ impl Reader {
 
     /// A release has granted the lock to a waiter, at some time since its place was last kept: like
     /// a call that it sent then.
-    pub(super) fn on_grant_by_message(
+    pub(super) fn on_handover_by_message(
         &self,
         at: Instant,
         number: u64,

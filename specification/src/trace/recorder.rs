@@ -69,13 +69,13 @@ impl Harness for Recorder {
         self.write(|reader| reader.on_reply(now(), call, reply));
     }
 
-    fn on_grant_by_message(&self, lock: Field<'_>, since: Instant, lease: Duration) {
+    fn on_handover_by_message(&self, lock: Field<'_>, since: Instant, lease: Duration) {
         let call = self.number();
-        self.write(|reader| reader.on_grant_by_message(now(), call, lock, (since, lease)));
+        self.write(|reader| reader.on_handover_by_message(now(), call, lock, (since, lease)));
     }
 
-    fn on_trust(&self, lock: Field<'_>, hold: u64, at: Instant, until: Instant) {
-        self.write(|reader| reader.on_trust(lock, hold, at, until));
+    fn on_local_deadline(&self, lock: Field<'_>, hold: u64, at: Instant, until: Instant) {
+        self.write(|reader| reader.on_local_deadline(lock, hold, at, until));
     }
 
     fn on_hand_on(&self, lock: Field<'_>) {

@@ -134,8 +134,8 @@ impl MultiGuard {
         counts[self.required - 1]
     }
 
-    pub(crate) fn given_to_caller(&self) {
-        self.guards.iter().for_each(LockGuard::given_to_caller);
+    pub(crate) fn record_taker(&self) {
+        self.guards.iter().for_each(LockGuard::record_taker);
     }
 
     pub(crate) fn forget(self) {

@@ -219,8 +219,10 @@ fn a_message_counts_only_for_the_field_that_it_names() {
         waiter.record_place(&Arc::from(field), now, Some(0));
     }
     let told = |field| {
-        waiter.on_grant_message(field, Some(LONG));
-        waiter.take_grant("client:4000000000000000002", 0).is_some()
+        waiter.record_handover(field, Some(LONG));
+        waiter
+            .take_handover("client:4000000000000000002", 0)
+            .is_some()
     };
     assert!(!told("client:4000000000000000012"));
     assert!(told("client:4000000000000000002"));

@@ -219,7 +219,7 @@ fn builder(
     }
 }
 
-/// Writes what a client sends and trusts.
+/// Writes what a client sends, and on which deadlines it relies.
 fn steps(log: &Log, process: u32, client: usize, server: usize) -> Arc<Recorder> {
     let [client, server] = [client, server].map(|it| u32::try_from(it).expect("five servers"));
     // Each client counts its calls by itself.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use futures_util::future::join_all;
 use tokio::time::{Duration, Instant, sleep, timeout};
 
-use super::watch::{ANSWER_MAX, Origin, Watched};
+use super::watch::{ANSWER_MAX, Origin, WatchedSentinel};
 use super::{EVERY, SentinelState};
 use crate::call::Value;
 use crate::call_error::{CallError, Fault};
@@ -30,7 +30,7 @@ pub(super) const PATIENCE: Duration = ANSWER_MAX;
 const REPLICATION: [&[u8]; 2] = [b"INFO", b"replication"];
 
 /// The sentinels at one look, by address.
-type Sentinels = BTreeMap<String, Watched>;
+type Sentinels = BTreeMap<String, WatchedSentinel>;
 
 /// The primary that is the target of the node.
 struct Present {
@@ -207,7 +207,10 @@ fn unnamed(shared: &SentinelState, node: &Node, answers: Vec<Result<HostPort, Ca
     }
 }
 
-async fn primary((own, sentinel): (&String, &Watched), name: &[u8]) -> Result<HostPort, CallError> {
+async fn primary(
+    (own, sentinel): (&String, &WatchedSentinel),
+    name: &[u8],
+) -> Result<HostPort, CallError> {
     let answer = sentinel.ask(&[b"SENTINEL", b"MASTER", name]).await;
     let described = answer.and_then(|reply| {
         address(&reply).ok_or_else(|| not_connected("the reply does not describe the primary"))
@@ -246,7 +249,7 @@ async fn learn_others(shared: &SentinelState, sentinels: &Sentinels, voters: usi
         return;
     }
     named.retain(|_, (voices, _)| 2 * *voices > answered);
-    let is_kept = |address: &str, sentinel: &Watched| {
+    let is_kept = |address: &str, sentinel: &WatchedSentinel| {
         sentinel.origin == Origin::Url || named.contains_key(address)
     };
     shared

@@ -30,7 +30,7 @@ const PAUSE_MAX: Duration = Duration::from_secs(1);
 
 /// A sentinel. The client stays connected to it until this value is dropped.
 #[derive(Clone)]
-pub(super) struct Watched {
+pub(super) struct WatchedSentinel {
     pub(super) origin: Origin,
     state: Arc<WatchedState>,
     _task: Arc<AbortOnDrop<()>>,
@@ -53,7 +53,7 @@ struct WatchedState {
     changed: Arc<Notify>,
 }
 
-impl Watched {
+impl WatchedSentinel {
     pub(super) fn start(
         origin: Origin,
         remote: Arc<Remote>,
@@ -70,7 +70,7 @@ impl Watched {
         });
         let own = &setup.runtimes.own;
         let task = own.spawn(watch(state.clone(), setup.clone()));
-        Watched {
+        WatchedSentinel {
             origin,
             state,
             _task: Arc::new(AbortOnDrop(task)),
