@@ -51,7 +51,7 @@ pub(crate) fn to_client(payload: &[u8]) -> Option<ToClient<'_>> {
     let (word, rest) = str::from_utf8(payload).ok()?.split_once(' ')?;
     match word {
         "\0granted" => {
-            lock::given(rest).map(|(channel, given)| ToClient::HandedOver(channel, given))
+            lock::handed_over(rest).map(|(channel, to)| ToClient::HandedOver(channel, to))
         }
         "\0for" => {
             let (message, channel) = rest.split_once(' ')?;

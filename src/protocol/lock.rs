@@ -46,10 +46,10 @@ fn acquire(resource: &Resource, _publish: Publish, args: &AcquireArgs<'_>) -> Ca
 /// The longest list in a holder's field.
 pub(crate) const LISTED: u32 = 8;
 
-/// The message that a release has given the lock to a waiter, for those that cannot be listed.
+/// The message that a release has handed the lock over to a waiter, for those that cannot be listed.
 pub(crate) const HANDED_TO_ANOTHER: &[u8] = b"1";
 
-/// A release has given the lock to a waiter.
+/// A release has handed the lock over to a waiter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct HandedOver<'a> {
     pub(crate) field: &'a str,
@@ -60,18 +60,18 @@ pub(crate) struct HandedOver<'a> {
 
 /// Reads what follows the word of a [message to a client](super::forced::ToClient): the channel of
 /// the lock, and who has it now.
-pub(super) fn given(text: &str) -> Option<(&str, HandedOver<'_>)> {
+pub(super) fn handed_over(text: &str) -> Option<(&str, HandedOver<'_>)> {
     let mut parts = text.splitn(4, ' ');
     let mut number = || parts.next()?.parse().ok();
     let (attempt, lease_ms) = (number()?, number()?);
     let (field, channel) = (parts.next()?, parts.next()?);
     let lease = Duration::from_millis(lease_ms);
-    let given = HandedOver {
+    let handed_over = HandedOver {
         field,
         attempt,
         lease,
     };
-    Some((channel, given))
+    Some((channel, handed_over))
 }
 
 fn reenter(resource: &Resource, field: &Field, lease: Duration, holds: u32) -> Call {

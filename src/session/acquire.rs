@@ -144,14 +144,8 @@ impl<'a> QueueSlot<'a> {
                     if share.hold().loss().is_some() {
                         return Ok(Outcome::Again);
                     }
-                    // Renewals and re-entry begin only here, once the caller really has the hold.
-                    // Pick it up before arming the watchdog, which does not renew it until then.
-                    // The thread that handed it over may not have noted it in the table yet.
-                    if share.hold().pick_up() {
-                        core.hold_table.arm(share.hold(), None);
-                    }
+                    share.pick_up(self.request);
                     self.left = true;
-                    core.describe(share.hold(), self.request.description.as_ref());
                     count(&core.calls.counters.handed_over);
                     count(&core.calls.counters.acquired_after_waiting);
                     self.request.observer.on_handed_over();

@@ -65,7 +65,7 @@ struct HoldData {
     doubt: Doubt,
     /// The hold's key in the watchdog's table.
     due: Option<Instant>,
-    /// Set while the hold is leaving. Nobody else is given the field until then.
+    /// Set while the hold is leaving. Nobody else gets the field until then.
     in_flight: Option<InFlightRelease>,
     /// Who got the first guard.
     taken_by: Option<Caller>,

@@ -52,6 +52,19 @@ impl HoldShare {
         share
     }
 
+    /// Takes over a hold that a release handed over in memory. Renewals and re-entry begin only
+    /// here, once the caller really has the hold.
+    pub(super) fn pick_up(&self, request: &Request) {
+        // Pick it up before arming the watchdog, which does not renew it until then. The thread
+        // that handed it over may not have noted it in the table yet.
+        if self.hold.pick_up() {
+            self.handle.core().hold_table.arm(&self.hold, None);
+        }
+        self.handle
+            .core()
+            .describe(&self.hold, request.description.as_ref());
+    }
+
     pub(crate) fn hold(&self) -> &Arc<Hold> {
         &self.hold
     }

@@ -344,7 +344,7 @@ impl ClientChannel {
         self.is_heard.load(Relaxed)
     }
 
-    /// Whether the client listens. If not, it begins to, because a waiter could be given a lock.
+    /// Whether the client listens. If not, it begins to, because a lock could be handed over to a waiter.
     pub(super) fn ensure_heard(&self) -> bool {
         let is_heard = self.is_heard();
         if !is_heard {
