@@ -38,8 +38,8 @@ fn calls_of(kind: Kind) -> &'static KindCalls {
 
 impl Resource {
     /// A field that no other acquisition ever uses, made from an unused number.
-    pub(crate) fn field(&self, of: NewField<'_>) -> Arc<str> {
-        Arc::from((calls_of(self.kind).field)(of))
+    pub(crate) fn field(&self, new_field: NewField<'_>) -> Arc<str> {
+        Arc::from((calls_of(self.kind).field)(new_field))
     }
 
     /// True if a hold of this kind may have this field.
@@ -60,14 +60,14 @@ impl Resource {
         (calls_of(self.kind).acquire)(self, publish, args)
     }
 
-    /// Raises the count of a hold to `holds` and extends its lease to at least `lease`.
-    pub(crate) fn reenter(&self, field: &Field, lease: Duration, holds: u32) -> Call {
-        (calls_of(self.kind).reenter)(self, field, lease, holds)
+    /// Raises the count of a hold to `count` and extends its lease to at least `lease`.
+    pub(crate) fn reenter(&self, field: &Field, lease: Duration, count: u32) -> Call {
+        (calls_of(self.kind).reenter)(self, field, lease, count)
     }
 
-    /// Lowers the count to `holds`. Zero ends the hold, and a wait in Redis.
-    pub(crate) fn release(&self, publish: Publish, holds: u32, field: &Field) -> Call {
-        (calls_of(self.kind).release)(self, publish, holds, field)
+    /// Lowers the count to `count`. Zero ends the hold, and a wait in Redis.
+    pub(crate) fn release(&self, publish: Publish, count: u32, field: &Field) -> Call {
+        (calls_of(self.kind).release)(self, publish, count, field)
     }
 
     /// Ends every hold, or only those of one owner.

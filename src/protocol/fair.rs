@@ -37,13 +37,13 @@ const HEARD_BY_CLIENT: u64 = 5_000_000_000_000_000_000;
 /// before it.
 pub(crate) const NAMED: usize = 8;
 
-fn field(of: NewField<'_>) -> String {
-    let first = match of.heard_by {
+fn field(new_field: NewField<'_>) -> String {
+    let first = match new_field.heard_by {
         HeardBy::Owner => HEARD_BY_OWNER,
         HeardBy::Client => HEARD_BY_CLIENT,
     };
-    let number = first + 2 * of.number + u64::from(of.must_ask);
-    format!("{}:{number}", of.client)
+    let number = first + 2 * new_field.number + u64::from(new_field.must_ask);
+    format!("{}:{number}", new_field.client)
 }
 
 fn acquire(resource: &Resource, publish: Publish, args: &AcquireArgs<'_>) -> Call {
@@ -66,10 +66,10 @@ fn acquire(resource: &Resource, publish: Publish, args: &AcquireArgs<'_>) -> Cal
     call(&ACQUIRE, resource.keys(), args)
 }
 
-fn release(resource: &Resource, publish: Publish, holds: u32, field: &Field) -> Call {
-    if holds > 0 {
+fn release(resource: &Resource, publish: Publish, count: u32, field: &Field) -> Call {
+    if count > 0 {
         // Lowering a count is the same as for any hash lock.
-        return lock::release(resource, publish, holds, field);
+        return lock::release(resource, publish, count, field);
     }
     call(
         &RELEASE,

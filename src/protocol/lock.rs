@@ -46,7 +46,8 @@ fn acquire(resource: &Resource, _publish: Publish, args: &AcquireArgs<'_>) -> Ca
 /// The longest list in a holder's field.
 pub(crate) const LISTED: u32 = 8;
 
-/// The message that a release has handed the lock over to a waiter, for those that cannot be listed.
+/// The message that a release has handed the lock over to a waiter, for those that cannot be
+/// listed.
 pub(crate) const HANDED_TO_ANOTHER: &[u8] = b"1";
 
 /// A release has handed the lock over to a waiter.
@@ -74,13 +75,13 @@ pub(super) fn handed_over(text: &str) -> Option<(&str, HandedOver<'_>)> {
     Some((channel, handed_over))
 }
 
-fn reenter(resource: &Resource, field: &Field, lease: Duration, holds: u32) -> Call {
-    let args = vec![field.clone().into(), ms(lease), Arg::Int(holds.into())];
+fn reenter(resource: &Resource, field: &Field, lease: Duration, count: u32) -> Call {
+    let args = vec![field.clone().into(), ms(lease), Arg::Int(count.into())];
     call(&REENTER, resource.only_key(), args)
 }
 
-pub(super) fn release(resource: &Resource, publish: Publish, holds: u32, field: &Field) -> Call {
-    let counted = vec![Arg::Int(holds.into()), field.clone().into()];
+pub(super) fn release(resource: &Resource, publish: Publish, count: u32, field: &Field) -> Call {
+    let counted = vec![Arg::Int(count.into()), field.clone().into()];
     call(
         &RELEASE,
         resource.only_key(),

@@ -40,13 +40,13 @@ pub(super) static CALLS: KindCalls = KindCalls {
 pub(crate) const ID_LENGTH: usize = 32;
 
 /// The ids of one acquisition are consecutive. The next acquisition gets another number.
-fn field(of: NewField<'_>) -> String {
+fn field(new_field: NewField<'_>) -> String {
     let NewField {
         client_id,
         number,
         permits,
         ..
-    } = of;
+    } = new_field;
     let first = client_id.as_u128() ^ (u128::from(number) << 32);
     let id = |id| format!("{:032x}", first ^ u128::from(id));
     (0..permits).map(id).collect()
@@ -57,7 +57,7 @@ fn acquire(resource: &Resource, publish: Publish, args: &AcquireArgs<'_>) -> Cal
 }
 
 /// Releases those permits that are still held.
-fn release(resource: &Resource, publish: Publish, _holds: u32, ids: &Field) -> Call {
+fn release(resource: &Resource, publish: Publish, _count: u32, ids: &Field) -> Call {
     release_by(resource, publish, ids, "")
 }
 

@@ -73,7 +73,7 @@ fn read_acquire(resource: &Resource, _publish: Publish, args: &AcquireArgs<'_>) 
     )
 }
 
-fn read_extend(resource: &Resource, field: &Field, lease: Duration, _holds: u32) -> Call {
+fn read_extend(resource: &Resource, field: &Field, lease: Duration, _count: u32) -> Call {
     call(
         &READ_EXTEND,
         read_keys(resource, field),
@@ -81,7 +81,7 @@ fn read_extend(resource: &Resource, field: &Field, lease: Duration, _holds: u32)
     )
 }
 
-fn read_release(resource: &Resource, publish: Publish, _holds: u32, field: &Field) -> Call {
+fn read_release(resource: &Resource, publish: Publish, _count: u32, field: &Field) -> Call {
     let keys = [
         read_keys(resource, field),
         vec![resource.extra_keys[0].clone()],
@@ -108,10 +108,10 @@ fn write_acquire(resource: &Resource, _publish: Publish, args: &AcquireArgs<'_>)
     call(&WRITE_ACQUIRE, resource.only_key(), args.owner_and_lease())
 }
 
-fn write_release(resource: &Resource, publish: Publish, holds: u32, field: &Field) -> Call {
-    if holds > 0 {
+fn write_release(resource: &Resource, publish: Publish, count: u32, field: &Field) -> Call {
+    if count > 0 {
         // Lowering a count is the same as for any hash lock.
-        return lock::release(resource, publish, holds, field);
+        return lock::release(resource, publish, count, field);
     }
     call(
         &WRITE_RELEASE,

@@ -42,13 +42,13 @@ pub(super) static CALLS: KindCalls = KindCalls {
     ..lock::CALLS
 };
 
-fn field(of: NewField<'_>) -> String {
+fn field(new_field: NewField<'_>) -> String {
     let NewField {
         client,
         number,
         permits,
         ..
-    } = of;
+    } = new_field;
     format!("{client}:{number}:{permits}")
 }
 
@@ -87,7 +87,7 @@ pub(super) fn keys_with_limit(resource: &Resource) -> Vec<Arc<str>> {
     [resource.keys(), vec![resource.limit_key()]].concat()
 }
 
-fn release(resource: &Resource, publish: Publish, _holds: u32, field: &Field) -> Call {
+fn release(resource: &Resource, publish: Publish, _count: u32, field: &Field) -> Call {
     call(
         &RELEASE,
         resource.keys(),

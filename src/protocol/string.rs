@@ -32,7 +32,7 @@ fn acquire(resource: &Resource, _publish: Publish, args: &AcquireArgs<'_>) -> Ca
     call(&ACQUIRE, resource.keys(), args.owner_and_lease())
 }
 
-fn reenter(resource: &Resource, field: &Field, lease: Duration, _holds: u32) -> Call {
+fn reenter(resource: &Resource, field: &Field, lease: Duration, _count: u32) -> Call {
     call(
         &EXTEND,
         resource.keys(),
@@ -40,11 +40,11 @@ fn reenter(resource: &Resource, field: &Field, lease: Duration, _holds: u32) -> 
     )
 }
 
-fn release(resource: &Resource, _publish: Publish, holds: u32, field: &Field) -> Call {
+fn release(resource: &Resource, _publish: Publish, count: u32, field: &Field) -> Call {
     call(
         &RELEASE,
         resource.keys(),
-        vec![Arg::Int(holds.into()), field.clone().into()],
+        vec![Arg::Int(count.into()), field.clone().into()],
     )
 }
 

@@ -577,7 +577,7 @@ impl ReplyTimes {
 
     /// How long a reply may take after the end of the wait before it counts as lost.
     pub(crate) fn grace(&self) -> Duration {
-        let usual = |of: Estimate| of.smoothed + LEAST.max(4 * of.variation);
+        let usual = |estimate: Estimate| estimate.smoothed + LEAST.max(4 * estimate.variation);
         self.0.lock().map_or(MOST, usual).min(MOST)
     }
 }
@@ -671,7 +671,7 @@ mod on_a_line {
             sleep(WAIT).await;
             link.connections()
                 .iter()
-                .for_each(|one| one.half_open(Direction::Requests));
+                .for_each(|connection| connection.half_open(Direction::Requests));
             for _ in 0..4 {
                 let (lost, took) = tried(&client).await;
                 assert!(lost.is_err_and(|error| error.may_be_held()));

@@ -160,7 +160,7 @@ impl InFlightRelease {
         let before = {
             let mut fields = self.all.fields.lock();
             let release = fields.releases.get_mut(&self.name);
-            release.map(|of| std::mem::replace(&mut of.waited_for, WaitedFor::NotAnyMore))
+            release.map(|entry| std::mem::replace(&mut entry.waited_for, WaitedFor::NotAnyMore))
         };
         if let Some(waited_for) = before {
             waited_for.wake_waiters();

@@ -382,14 +382,14 @@ pub(crate) async fn run(poll_watch: &PollWatch, counters: &Counters) {
             future,
             canary: None,
         }));
-        seen.retain_mut(|one| {
-            let Some(future) = one.future.upgrade() else {
+        seen.retain_mut(|listed| {
+            let Some(future) = listed.future.upgrade() else {
                 return false;
             };
-            let runs = one.canary.as_ref().is_none_or(JoinHandle::is_finished);
+            let runs = listed.canary.as_ref().is_none_or(JoinHandle::is_finished);
             match future.look(if runs { STALLED_LOOKS } else { 1 }) {
                 Look::First => {
-                    one.canary = future.send_canary();
+                    listed.canary = future.send_canary();
                     true
                 }
                 Look::Waits => true,

@@ -239,12 +239,12 @@ impl LocalQueues {
     /// The chosen waiters of all queues, in the order in which they came. Hash order would make
     /// simulations irreproducible. Wake them when no queue is locked.
     fn waiters(&self, chosen: impl Fn(&Waiter) -> bool) -> Vec<(Arc<Resource>, Arc<Waiter>)> {
-        let of = |queue: &LocalQueue| {
+        let chosen_of = |queue: &LocalQueue| {
             let chosen = queue.all_waiters().filter(|waiter| chosen(waiter));
             let pair = |waiter: &Arc<Waiter>| (queue.resource.clone(), waiter.clone());
             Some(chosen.map(pair).collect::<Vec<_>>())
         };
-        let mut waiters: Vec<_> = self.map.collect(|_, queue| of(queue)).concat();
+        let mut waiters: Vec<_> = self.map.collect(|_, queue| chosen_of(queue)).concat();
         waiters.sort_by_key(|(_, waiter)| waiter.id);
         waiters
     }

@@ -22,11 +22,11 @@ impl Proofs {
         &self,
         client: ClientId,
         key: &Arc<str>,
-        of: impl Fn(Kind) -> bool,
+        is_kind: impl Fn(Kind) -> bool,
     ) -> Option<&Arc<Hold>> {
-        self.0
-            .iter()
-            .find(|hold| of(hold.resource.kind) && hold.is_under(client, key) && hold.is_live())
+        self.0.iter().find(|hold| {
+            is_kind(hold.resource.kind) && hold.is_under(client, key) && hold.is_live()
+        })
     }
 
     /// How the acquisition relates to what its owner holds under the same key.

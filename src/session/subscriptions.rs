@@ -344,7 +344,8 @@ impl ClientChannel {
         self.is_heard.load(Relaxed)
     }
 
-    /// Whether the client listens. If not, it begins to, because a lock could be handed over to a waiter.
+    /// Whether the client listens. If not, it begins to, because a lock could be handed over to a
+    /// waiter.
     pub(super) fn ensure_heard(&self) -> bool {
         let is_heard = self.is_heard();
         if !is_heard {

@@ -86,18 +86,21 @@ impl Renewable for ToRenew {
 /// A field with more entries than a batch gets its own.
 pub(super) fn batches<T: Renewable>(calls: &Calls, mut fields: Vec<T>) -> Vec<Vec<T>> {
     let most = calls.keys_at_once(BATCH);
-    let common = |of: &T| (of.script(), of.lease());
+    let common = |renewal: &T| (renewal.script(), renewal.lease());
     fields.sort_by_cached_key(common);
     let mut batches: Vec<Vec<T>> = Vec::new();
     let (mut last, mut entries) = (None, 0);
-    for of in fields {
-        let (in_common, number) = (common(&of), of.resource().entries(of.field()));
+    for renewal in fields {
+        let (in_common, number) = (
+            common(&renewal),
+            renewal.resource().entries(renewal.field()),
+        );
         entries += number;
         match batches.last_mut() {
-            Some(batch) if last == Some(in_common) && entries <= most => batch.push(of),
+            Some(batch) if last == Some(in_common) && entries <= most => batch.push(renewal),
             _ => {
                 (last, entries) = (Some(in_common), number);
-                batches.push(vec![of]);
+                batches.push(vec![renewal]);
             }
         }
     }
@@ -110,10 +113,13 @@ pub(super) async fn renew(core: &Core, batch: Vec<ToRenew>) -> bool {
     let (calls, first, lease) = (&core.calls, batch[0].hold.resource.clone(), batch[0].lease);
     let renewals: Vec<(&Resource, _)> = batch
         .iter()
-        .map(|of| (&*of.hold.resource, &of.hold.field))
+        .map(|renewal| (&*renewal.hold.resource, &renewal.hold.field))
         .collect();
     let now = calls.now();
-    let shortest = batch.iter().map(|of| time_for(calls, of, now)).min();
+    let shortest = batch
+        .iter()
+        .map(|renewal| time_for(calls, renewal, now))
+        .min();
     // A renewal that takes a third of what is left of the lease leaves time for another one.
     let limit = Instant::now() + shortest.unwrap_or_default() / 3;
     let sent = calls.now();
@@ -128,12 +134,12 @@ pub(super) async fn renew(core: &Core, batch: Vec<ToRenew>) -> bool {
     match reply {
         Ok(answers) => {
             let mut there = Vec::new();
-            for (of, is_there) in batch.into_iter().zip(answers) {
+            for (renewal, is_there) in batch.into_iter().zip(answers) {
                 if is_there {
-                    there.push(of);
+                    there.push(renewal);
                 } else {
                     // A missing hold is lost, however many servers have a copy of that.
-                    core.lose_field_of(&of.hold);
+                    core.lose_field_of(&renewal.hold);
                 }
             }
             confirm(core, there, (sent, limit), before).await;
@@ -153,8 +159,8 @@ pub(super) async fn renew(core: &Core, batch: Vec<ToRenew>) -> bool {
             are_answered
         }
         Err(CallError::Refused(fault)) if fault.is_wrong_type() => {
-            for of in &batch {
-                core.lose(&of.hold, LossReason::Gone);
+            for renewal in &batch {
+                core.lose(&renewal.hold, LossReason::Gone);
             }
             false
         }
@@ -178,43 +184,43 @@ async fn confirm(
         .calls
         .made_durable(Lane::Background, &first.hold.resource.key, before);
     let is_copied = matches!(timeout_at(limit, copied).await, Ok(Ok(())));
-    for of in &renewed {
+    for renewal in &renewed {
         if is_copied {
             let harness = &core.calls.settings.telemetry.harness;
-            of.hold.renewed(harness, sent, of.lease);
-            core.hold_table.arm(&of.hold, None);
+            renewal.hold.renewed(harness, sent, renewal.lease);
+            core.hold_table.arm(&renewal.hold, None);
             // Only now, so that who reads the count finds the hold with its longer lease and its
             // next duty.
             count(&core.calls.counters.renewed);
-            core.descriptions.say(&of.hold);
+            core.descriptions.say(&renewal.hold);
         } else {
-            postpone(core, of);
+            postpone(core, renewal);
         }
     }
 }
 
 /// How long a renewal may be repeated before the lease ends.
-fn time_for(calls: &Calls, of: &ToRenew, now: Moment) -> Duration {
-    let longest = if of.lease == VERIFICATION {
+fn time_for(calls: &Calls, renewal: &ToRenew, now: Moment) -> Duration {
+    let longest = if renewal.lease == VERIFICATION {
         calls.settings.command_timeout
     } else {
-        of.lease
+        renewal.lease
     };
-    longest.min(of.hold.lease_left(now))
+    longest.min(renewal.hold.lease_left(now))
 }
 
 fn postpone_all(core: &Core, batch: &[ToRenew]) {
-    for of in batch {
-        postpone(core, of);
+    for renewal in batch {
+        postpone(core, renewal);
     }
 }
 
 /// A renewal failed: try again soon, as long as the deadline has not passed.
-fn postpone(core: &Core, of: &ToRenew) {
+fn postpone(core: &Core, renewal: &ToRenew) {
     count(&core.calls.counters.renewals_failed);
-    of.hold.mark_uncertain();
-    let pause = (time_for(&core.calls, of, core.calls.now()) / 30)
+    renewal.hold.mark_uncertain();
+    let pause = (time_for(&core.calls, renewal, core.calls.now()) / 30)
         .clamp(Duration::from_millis(2), Duration::from_millis(500));
     core.hold_table
-        .arm(&of.hold, Some(Instant::now() + jittered(pause)));
+        .arm(&renewal.hold, Some(Instant::now() + jittered(pause)));
 }
