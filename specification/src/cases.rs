@@ -124,7 +124,7 @@ pub(crate) fn large() -> Vec<Case> {
 }
 
 const PLAIN: &str = "plain lock";
-const GIVEN: &str = "given lock";
+const GIVEN: &str = "handed-over lock";
 const FAIR: &str = "fair lock";
 const READ_WRITE: &str = "read/write lock";
 const QUORUM: &str = "quorum lock";
@@ -177,7 +177,7 @@ fn given_cases() -> Vec<Case> {
         travelling: 2,
         fault,
     };
-    let what = "two clients, two acquisitions and two questions of each, two messages of each on \
+    let what = "two clients, two acquisitions and two attempts of each, two messages of each on \
         their way";
     let mut cases = vec![Case::right(GIVEN, what, of(None))];
     let faults = [

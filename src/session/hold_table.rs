@@ -1,7 +1,7 @@
 //! Renews holds before their leases end, and ends holds that can no longer be held.
 //!
 //! One table holds all holds of a client, ordered by due time. Renewals go out in batches
-//! ([`renewal`]), a third of the lease after the previous one was sent.
+//! (`watchdog.rs`), a third of the lease after the previous one was sent.
 //!
 //! # Invariants
 //!

@@ -23,7 +23,7 @@
 //!   polled or cancelled.
 //! - **POLL-WATCH-3** The age of a future is the number of looks since the first one that found it
 //!   woken. A poll resets the age. A future whose age reaches its [`PollLimit`] is cancelled. A
-//!   late look counts as one look, so a process that was stopped passes nobody over.
+//!   late look counts as one look, so a process that was stopped cancels nobody.
 //! - **POLL-WATCH-4** An overloaded runtime polls all its futures late. If they were cancelled one
 //!   after the other, none of them would ever get the lock. So the first look sends a *canary*, a
 //!   task that does nothing, to the runtime of the future. Until the canary has run, the future
@@ -61,7 +61,7 @@ use crate::timer::sleep;
 
 /// A future that was woken and is not polled is cancelled within this time.
 pub(crate) const POLL_WITHIN: Duration = Duration::from_millis(100);
-/// The time between two looks. Passing over takes two looks, and a look may be late.
+/// The time between two looks. Cancelling takes two looks, and a look may be late.
 const LOOK: Duration = Duration::from_millis(40);
 const _: () = assert!(LOOK.as_millis() * 2 < POLL_WITHIN.as_millis());
 

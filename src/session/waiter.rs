@@ -66,9 +66,11 @@ struct Ticket {
     handed_over: Option<Duration>,
 }
 
-/// How often other servers may have begun to send messages, see [`Subscriptions::changes`].
+/// How often other servers may have begun to send messages, see
+/// [`Subscriptions::connection_epoch`].
 ///
-/// [`Subscriptions::changes`]: crate::session::subscriptions::Subscriptions::changes
+/// [`Subscriptions::connection_epoch`]:
+/// crate::session::subscriptions::Subscriptions::connection_epoch
 pub(crate) type ConnectionEpoch = u64;
 
 /// What a message has said of a release that handed the lock over to a waiter.

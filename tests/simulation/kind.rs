@@ -106,7 +106,7 @@ impl Kind {
 
     /// A release gives it to a waiter that is listed. The others do not learn the new lease then,
     /// and notice by their safety poll if it ends without a release
-    /// (`docs/dev/decisions/0014-a-plain-lock-is-given.md`).
+    /// (`docs/dev/decisions/0014-a-plain-lock-is-handed-over.md`).
     pub(crate) fn is_given(self) -> bool {
         // The same on the wire.
         matches!(self, Kind::Plain | Kind::NonReentrant)

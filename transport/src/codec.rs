@@ -3,7 +3,7 @@
 //! The types of RESP2 are a part of those of RESP3, so one decoder reads both. RESP2 has no type
 //! for messages: `resp2.rs` tells them from replies.
 //!
-//! `boundary.rs` finds where a reply ends and enforces the limits. Only then does `resp-rs` parse
+//! [`Boundary`] finds where a reply ends and enforces the limits. Only then does `resp-rs` parse
 //! the reply, once and completely. So a reply that arrives in a thousand pieces is parsed once, and
 //! the parser never sees a reply that is too big, too deep or incomplete.
 //!

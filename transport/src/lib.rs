@@ -28,20 +28,19 @@
 //!
 //! | file | what it is |
 //! | --- | --- |
-//! | `transport` | the connections to a deployment, as the caller sees them |
-//! | `call`, `script`, `call_error` | calls, their replies, and their errors |
-//! | `lane`, `epoch`, `pubsub` | which connection carries a call, and which command a message |
-//! | `events` | what the caller is told |
+//! | `transport` | the connections to a deployment, calls to a chosen node, and which keys fit in one call |
+//! | `call`, `call_error` | calls, scripts, replies and errors |
+//! | `lane`, `pubsub` | which connection carries a call, its epoch, and which command a message |
+//! | `events` | what happens on the connections, as their owner is informed |
 //! | `redirect`, `keyslot` | the error of a node that does not serve a slot, and the slot of a key |
 //! | `deployment`, `endpoint`, `host_port`, `url` | parse and validate URLs |
 //! | `sentinel` | finds the current primary |
 //! | `cluster` | finds the node that serves a key |
-//! | `node_calls` | calls to a chosen node, and which keys fit in one call |
-//! | `node` | three connections to one server |
+//! | `node` | three connections to one server, and the slot of each: its current connection |
 //! | `node/supervisor` | opens a connection, watches it, and replaces it |
-//! | `slot`, `subscriptions` | the current connection, as callers and subscribers see it |
+//! | `subscriptions` | the channels that a client wants, and the connection that carries them |
 //! | `connection` | one ledger, one outbox, one driver |
-//! | `connection/delivery` | the outcomes of requests, and who is told |
+//! | `connection/driver` | the task that writes requests, and delivers replies and messages |
 //! | `ledger` | requests without a reply, and which of them were certainly not sent |
 //! | `request` | the requests of a connection, and the notifications that end them |
 //! | `handshake`, `identity` | the first commands on a stream, and the server that answered them |
@@ -51,10 +50,12 @@
 //! | `control` | a connection for single commands |
 //! | `address_map` | where servers are reached that announce other addresses |
 //! | `setup`, `timing`, `remote` | settings shared by all connections, and how to reach one server |
+//! | `setting_error` | errors of settings |
 //! | `credentials`, `login` | credentials, and how a login is renewed |
-//! | `codec`, `encode` | RESP3 and RESP2 |
+//! | `codec` | encodes and decodes RESP3 and RESP2 |
 //! | `dial`, `stream`, `tls` | a stream of bytes to the server |
-//! | `sync`, `process` | locks and wake-ups, and the process that made a client; `leasehold` uses both |
+//! | `sync`, `timer`, `process` | locks, timers, and the process that made a client; `leasehold` uses them |
+//! | `task` | tasks that end with their owners |
 //!
 //! A lost connection is replaced, never repaired, and no request moves to the next connection. A
 //! call either finds a connection or fails at once. The one exception is a cluster: if a node
