@@ -102,9 +102,11 @@ impl<G: Guard> Lock<G> {
     /// # async fn main() -> Result<(), leasehold::Error> {
     /// use std::time::Duration;
     ///
-    /// let pause = Duration::from_millis(250); let client = leasehold::Client::embedded(); // As
-    /// redsync: 32 tries, with pauses up to a quarter of a second. let lock =
-    /// client.string_lock("orders:42").with_retry_count(31).with_retry_pause(pause, pause);
+    /// let pause = Duration::from_millis(250);
+    /// let client = leasehold::Client::embedded();
+    /// // As redsync: 32 tries, with pauses up to a quarter of a second.
+    /// let lock = client.string_lock("orders:42");
+    /// let lock = lock.with_retry_count(31).with_retry_pause(pause, pause);
     /// lock.lock().await?.unlock().await?;
     /// # Ok(())
     /// # }
