@@ -12,7 +12,8 @@
 //! use leasehold::{Client, Error, Lease, blocking};
 //!
 //! fn main() -> Result<(), Error> {
-//!     let connecting = async { Ok(Client::embedded()) }; // or Client::connect("redis://127.0.0.1:6379")
+//!     // Or Client::connect("redis://127.0.0.1:6379").
+//!     let connecting = async { Ok(Client::embedded()) };
 //!     let client = blocking::Client::connect(connecting)?;
 //!     let lock = client.lock("orders:42");
 //!

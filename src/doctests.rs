@@ -50,7 +50,8 @@ pages! {
 /// assert!(!is_free(&lock).await); // protected
 ///
 /// let again = lock.try_lock(wait, Lease::Renewed).await; // waits for its own release
-/// assert!(matches!(again, Err(Error::Timeout { in_the_way: Some(holder), .. }) if holder.is_this_task));
+/// let Err(Error::Timeout { in_the_way: Some(holder), .. }) = again else { panic!("it is held") };
+/// assert!(holder.is_this_task);
 /// guard.reenter().await?.unlock().await?; // no wait
 /// let theirs = redis.client().lock("orders:42").try_lock_now(Lease::Renewed).await; // without `?`
 /// assert!(theirs.is_err()); // and yet the code goes on

@@ -100,10 +100,9 @@
 //! # Fork
 //!
 //! A client works only in the process that made it. In a forked child, its calls send nothing and
-//! fail with
-//! [`Error::Forked`]: make a new client there. (A fork by a raw system call, without the C library, goes
-//! unnoticed.) The parent keeps and renews its holds. Copies of its guards in the child do nothing:
-//! an unlock may fail, and a drop has no effect.
+//! fail with [`Error::Forked`]: make a new client there. (A fork by a raw system call, without the
+//! C library, goes unnoticed.) The parent keeps and renews its holds. Copies of its guards in the
+//! child do nothing: an unlock may fail, and a drop has no effect.
 //!
 //! Forking a process with threads has other dangers: the parent's threads and runtimes do not run
 //! in the child. Leave the child by `exec` or `exit`, or make a new runtime there.

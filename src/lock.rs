@@ -224,7 +224,8 @@ impl<G: Guard> Lock<G> {
     /// let guard = loop {
     ///     tokio::select! {
     ///         guard = &mut waiting => break guard?, // the same future in each turn
-    ///         _ = ticks.tick() => println!("still waiting"), // short: the future is not polled meanwhile
+    ///         // Short: the future is not polled meanwhile.
+    ///         _ = ticks.tick() => println!("still waiting"),
     ///     }
     /// };
     /// # guard.unlock().await

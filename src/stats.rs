@@ -15,7 +15,11 @@ macro_rules! stats {
 
         impl Default for Counters {
             fn default() -> Self {
-                Counters { $($name: Counter::new(concat!("leasehold_", stringify!($name), "_total")),)* }
+                Counters {
+                    $($name: Counter::new(
+                        concat!("leasehold_", stringify!($name), "_total"),
+                    ),)*
+                }
             }
         }
 

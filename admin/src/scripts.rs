@@ -7,10 +7,11 @@
 /// Dragonfly, which refuses such keys otherwise. For other servers its line is a comment.
 macro_rules! scripts {
     ($($constant:ident = $name:literal from [$($text:expr),+ $(,)?] $(, $mark:ident)?;)*) => {
-        $(static $constant: std::sync::LazyLock<leasehold_transport::Script> = std::sync::LazyLock::new(|| {
-            let texts: &[&str] = &[$($crate::scripts::first_line!($mark),)? $($text),+];
-            leasehold_transport::Script::new($name, String::leak(texts.concat()))$(.$mark())?
-        });)*
+        $(static $constant: std::sync::LazyLock<leasehold_transport::Script> =
+            std::sync::LazyLock::new(|| {
+                let texts: &[&str] = &[$($crate::scripts::first_line!($mark),)? $($text),+];
+                leasehold_transport::Script::new($name, String::leak(texts.concat()))$(.$mark())?
+            });)*
     };
 }
 

@@ -19,7 +19,12 @@ use crate::name::{Name, TextName, any_name, text_name};
 /// of Laravel, redsync, redis-py and others. The server is given by --url, or else by
 /// LEASEHOLD_URL, or else by REDIS_URL.
 #[derive(Debug, Parser)]
-#[command(name = "leasehold", version, max_term_width = 100, after_long_help = help::text("leasehold"))]
+#[command(
+    name = "leasehold",
+    version,
+    max_term_width = 100,
+    after_long_help = help::text("leasehold")
+)]
 pub(crate) struct Arguments {
     #[command(flatten)]
     pub(crate) server: ServerArguments,
@@ -149,7 +154,12 @@ pub(crate) struct RunArguments {
     pub(crate) kind: Kind,
     /// Allow this many runs at once, with a semaphore. Each run applies its number, and says so if
     /// it replaces another one; runs with different numbers enter by their own.
-    #[arg(long, value_name = "N", conflicts_with_all = ["kind", "fenced"], value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(
+        long,
+        value_name = "N",
+        conflicts_with_all = ["kind", "fenced"],
+        value_parser = clap::value_parser!(u32).range(1..)
+    )]
     pub(crate) permits: Option<u32>,
     /// Set LEASEHOLD_TOKEN to a fencing token. The same as --kind fenced.
     #[arg(long, conflicts_with = "kind")]
@@ -340,7 +350,12 @@ pub(crate) struct BenchArguments {
     #[arg(long, value_parser = span, default_value = "2s", value_name = "TIME")]
     pub(crate) time: Duration,
     /// The number of concurrent tasks.
-    #[arg(long, default_value_t = 16, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    #[arg(
+        long,
+        default_value_t = 16,
+        value_name = "N",
+        value_parser = clap::value_parser!(u32).range(1..=1024)
+    )]
     pub(crate) workers: u32,
     /// The kind of lock.
     #[arg(long, value_enum, default_value_t)]

@@ -50,7 +50,10 @@ fn lose(bed: &Testbed) {
 #[test]
 fn the_terminal_is_as_it_was_when_the_lock_is_lost() {
     let Some(bed) = Testbed::start() else { return };
-    let command = r#"trap "printf \"last words\r\n\"; exit 0" TERM; stty raw -echo; printf is_raw; while :; do sleep 0.01; done"#;
+    let command = concat!(
+        r#"trap "printf \"last words\r\n\"; exit 0" TERM; stty raw -echo; printf is_raw; "#,
+        "while :; do sleep 0.01; done"
+    );
     let line = format!("\"$L\" run job --lease 3s -- sh -c '{command}'");
     let (shell, before) = script(&bed, &line);
     shell.await_text("is_raw");

@@ -50,8 +50,8 @@ impl ServerRun {
     pub(crate) fn info(self, now_us: i64, section: Option<&[u8]>) -> String {
         let (run_id, up_s) = (self.id(), (now_us - self.since_us) / 1_000_000);
         let server = format!(
-            "# \
-             Server\r\nredis_version:{SERVER_VERSION}\r\nrun_id:{run_id}\r\nuptime_in_seconds:{up_s}\r\n"
+            "# Server\r\nredis_version:{SERVER_VERSION}\r\nrun_id:{run_id}\r\n\
+             uptime_in_seconds:{up_s}\r\n"
         );
         let replication = format!("# Replication\r\nrole:master\r\nmaster_replid:{run_id}\r\n");
         match section {

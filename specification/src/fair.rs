@@ -346,7 +346,10 @@ impl Fair {
     /// Where a waiter queues that has lost its place: at the front, behind those that came before
     /// it.
     fn place_again(&self, state: &State, turn: u8) -> usize {
-        let came_before = |other: &&Place| matches!(state.phases[other.who], Phase::Waiting { turn: earlier, .. } if earlier < turn);
+        let came_before = |other: &&Place| {
+            let phase = &state.phases[other.who];
+            matches!(phase, Phase::Waiting { turn: earlier, .. } if *earlier < turn)
+        };
         if self.goes_to_the_front {
             state.queue.iter().take_while(came_before).count()
         } else {
@@ -390,7 +393,10 @@ impl Fair {
     }
 
     fn tick(&self, state: &mut State) -> Option<()> {
-        let must_come = |phase: &Phase| matches!(phase, Phase::Waiting { silent, stalls: false, .. } if *silent + 1 >= self.claim);
+        let must_come = |phase: &Phase| match phase {
+            Phase::Waiting { silent, stalls, .. } => !stalls && *silent + 1 >= self.claim,
+            _ => false,
+        };
         if state.phases.iter().take(self.ours).any(must_come) {
             return None;
         }
@@ -484,8 +490,10 @@ impl Model for Fair {
                 },
             ),
             Property::sometimes("a message passes the lock on", |_, state: &State| {
-                let by_message = |phase: &Phase| matches!(phase, Phase::Holding { by_message, .. } if *by_message);
-                state.phases.iter().any(by_message)
+                state.phases.iter().any(|phase| match phase {
+                    Phase::Holding { by_message, .. } => *by_message,
+                    _ => false,
+                })
             }),
             Property::always(
                 "a living waiter of this library is not overtaken",

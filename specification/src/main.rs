@@ -1,8 +1,10 @@
 //! Explores the models, and writes what came out into `docs/dev/specification.md`.
 //!
 //! ```sh
-//! cargo run -p leasehold-specification --profile test -- table    # writes the table of docs/dev/specification.md
-//! cargo run -p leasehold-specification --profile test -- large    # explores larger bounds, for minutes
+//! # Writes the table of docs/dev/specification.md:
+//! cargo run -p leasehold-specification --profile test -- table
+//! # Explores larger bounds, for minutes:
+//! cargo run -p leasehold-specification --profile test -- large
 //! ```
 //!
 //! The test explores the larger bounds too if `LEASEHOLD_BOUNDS` is `large`.

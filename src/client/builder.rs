@@ -305,10 +305,14 @@ impl ClientBuilder {
     ///
     /// // A file that an agent keeps up to date.
     /// let provider = || async {
-    ///     let password = tokio::task::spawn_blocking(|| std::fs::read_to_string("/run/redis")).await??;
+    ///     let read = || std::fs::read_to_string("/run/redis");
+    ///     let password = tokio::task::spawn_blocking(read).await??;
     ///     Ok(Credentials::new("orders", password.trim()))
     /// };
-    /// let client = Client::builder("rediss://redis.example").credentials(provider).connect().await?;
+    /// let client = Client::builder("rediss://redis.example")
+    ///     .credentials(provider)
+    ///     .connect()
+    ///     .await?;
     /// # Ok(())
     /// # }
     /// ```
@@ -339,7 +343,10 @@ impl ClientBuilder {
     ///     ("10.0.0.2:6379", "127.0.0.1:7002"),
     ///     ("10.0.0.3:6379", "127.0.0.1:7003"),
     /// ]);
-    /// let client = Client::builder("redis-cluster://127.0.0.1:7001").address_map(tunnels).connect().await?;
+    /// let client = Client::builder("redis-cluster://127.0.0.1:7001")
+    ///     .address_map(tunnels)
+    ///     .connect()
+    ///     .await?;
     /// # Ok(())
     /// # }
     /// ```

@@ -231,7 +231,8 @@ impl EmbeddedRedis {
     /// let new = ours.lock("orders:42").lock().await?;
     ///
     /// redis.fail_over();
-    /// assert_eq!(new.ended().await, Ended::Lost(LossReason::Gone)); // the new primary does not know it
+    /// // The new primary does not know it.
+    /// assert_eq!(new.ended().await, Ended::Lost(LossReason::Gone));
     /// let _second = theirs.lock("orders:42").lock().await?; // after the grace
     /// old.unlock().await?;
     /// # Ok(())

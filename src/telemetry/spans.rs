@@ -128,20 +128,32 @@ impl HoldSpan {
 
     pub(super) fn uncertain(&self, subject: &Subject) {
         let Subject { kind, name, .. } = subject;
-        warn!(target: TARGET, parent: &self.0, { lock.name = &**name, lock.kind = kind }, "a \
-            renewal failed: the hold is uncertain");
+        warn!(
+            target: TARGET,
+            parent: &self.0,
+            { lock.name = &**name, lock.kind = kind },
+            "a renewal failed: the hold is uncertain"
+        );
     }
 
     pub(super) fn certain(&self, subject: &Subject) {
         let Subject { kind, name, .. } = subject;
-        info!(target: TARGET, parent: &self.0, { lock.name = &**name, lock.kind = kind }, "the \
-            hold is certain again");
+        info!(
+            target: TARGET,
+            parent: &self.0,
+            { lock.name = &**name, lock.kind = kind },
+            "the hold is certain again"
+        );
     }
 
     pub(super) fn lost(&self, subject: &Subject, reason: &'static str) {
         let Subject { kind, name, .. } = subject;
-        warn!(target: TARGET, parent: &self.0, { lock.name = &**name, lock.kind = kind, reason }, "the \
-            lock was lost");
+        warn!(
+            target: TARGET,
+            parent: &self.0,
+            { lock.name = &**name, lock.kind = kind, reason },
+            "the lock was lost"
+        );
     }
 }
 

@@ -21,7 +21,10 @@ macro_rules! behaviours {
                 $(#[test]
                 fn $behaviour() {
                     if !$crate::is_missing() {
-                        $crate::$run($crate::On::Servers($server), super::super::$module::$behaviour);
+                        $crate::$run(
+                            $crate::On::Servers($server),
+                            super::super::$module::$behaviour,
+                        );
                     }
                 })*
             })*

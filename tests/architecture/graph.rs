@@ -265,10 +265,14 @@ pub(crate) fn each_source(folder: &Path, look: &mut impl FnMut(&Path, &str)) {
     }
 }
 
-/// Every Rust file of a folder.
+/// Every Rust file of a folder. What builds and tools keep there is left out.
 pub(crate) fn each_file(folder: &Path, look: &mut impl FnMut(&Path, &str)) {
     for entry in fs::read_dir(folder).expect("a folder") {
         let path = entry.expect("an entry").path();
+        let name = path.file_name().expect("a name").to_string_lossy();
+        if name == "target" || name.starts_with('.') {
+            continue;
+        }
         if path.is_dir() {
             each_file(&path, look);
         } else if path.extension().is_some_and(|extension| extension == "rs") {

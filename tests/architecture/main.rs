@@ -13,7 +13,7 @@ mod programs;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use graph::{Graph, each_source};
+use graph::{Graph, each_file, each_source};
 
 /// The layers, from the ground up. A module at the top of `src` that is not listed is a public
 /// type.
@@ -118,6 +118,37 @@ fn files_are_short() {
         });
     }
     assert!(long.is_empty(), "more than {LINES_MAX} lines: {long:?}");
+}
+
+/// As in `rustfmt.toml`, which leaves comments, strings and macros as they are.
+const COLUMNS_MAX: usize = 100;
+
+/// A row of a table in the documentation, or an address with at most one word before it: neither
+/// can be broken.
+fn may_be_wide(line: &str) -> bool {
+    let line = line.trim_start();
+    let is_row = line.starts_with("//! |") || line.starts_with("/// |");
+    is_row || line.contains("://") && line.split(' ').count() <= 2
+}
+
+#[test]
+fn lines_have_at_most_100_columns() {
+    let (mut wide, mut files) = (Vec::new(), 0);
+    each_file(&folder(""), &mut |path, text| {
+        files += 1;
+        for (line, number) in text.lines().zip(1..) {
+            let columns = line.chars().count();
+            if columns > COLUMNS_MAX && !may_be_wide(line) {
+                wide.push(format!("{}:{number}: {columns}", path.display()));
+            }
+        }
+    });
+    assert!(files > 800, "only {files} files were found");
+    assert!(
+        wide.is_empty(),
+        "more than {COLUMNS_MAX} columns:\n{}",
+        wide.join("\n")
+    );
 }
 
 #[test]

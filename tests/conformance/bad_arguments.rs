@@ -269,7 +269,10 @@ pub(crate) async fn a_bad_lease_is_refused(bed: Bed) {
         told.note("a permit by id", permits.update_lease(ID, lease).await);
         let limits = "10ms to 31536000s";
         told.all(|error| {
-            matches!(error, Error::Config(ConfigError::OutOfRange { allowed, .. }) if allowed == limits)
+            matches!(
+                error,
+                Error::Config(ConfigError::OutOfRange { allowed, .. }) if allowed == limits
+            )
         });
     }
     untouched(&client);

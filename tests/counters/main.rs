@@ -3,7 +3,8 @@
 //! also if one has become much smaller, so that the file stays true:
 //!
 //! ```text
-//! optimised="--config profile.test.package.leasehold.opt-level=1 --config profile.test.package.leasehold-tests.opt-level=1"
+//! optimised="--config profile.test.package.leasehold.opt-level=1 \
+//!   --config profile.test.package.leasehold-tests.opt-level=1"
 //! cargo test --workspace --all-features $optimised --test counters             # compares
 //! cargo test --workspace --all-features $optimised --test counters -- write    # writes
 //! ```

@@ -21,12 +21,12 @@ use crate::scripts::scripts;
 
 scripts! {
     LOCKS_SCAN = "locks_scan" from [
-        parts::CLOCK_LUA, parts::MAY_LUA, parts::TYPE_OF_LUA, parts::DESCRIBED_LUA, parts::LISTENING_LUA,
-        include_str!("lock_at.lua"), include_str!("locks_scan.lua"),
+        parts::CLOCK_LUA, parts::MAY_LUA, parts::TYPE_OF_LUA, parts::DESCRIBED_LUA,
+        parts::LISTENING_LUA, include_str!("lock_at.lua"), include_str!("locks_scan.lua"),
     ], reads_undeclared_keys;
     LOCK_LOOK = "lock_look" from [
-        parts::CLOCK_LUA, parts::MAY_LUA, parts::TYPE_OF_LUA, parts::DESCRIBED_LUA, parts::LISTENING_LUA,
-        include_str!("lock_at.lua"), include_str!("lock_look.lua"),
+        parts::CLOCK_LUA, parts::MAY_LUA, parts::TYPE_OF_LUA, parts::DESCRIBED_LUA,
+        parts::LISTENING_LUA, include_str!("lock_at.lua"), include_str!("lock_look.lua"),
     ], reads_undeclared_keys;
 }
 

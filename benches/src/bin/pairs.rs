@@ -2,7 +2,8 @@
 //! and the difference.
 //!
 //! ```text
-//! valgrind --tool=cachegrind --cache-sim=no --cachegrind-out-file=/dev/null pairs S1|S2 PAIRS [URL]
+//! valgrind --tool=cachegrind --cache-sim=no --cachegrind-out-file=/dev/null \
+//!   pairs S1|S2 PAIRS [URL]
 //! ```
 
 #[path = "../pairs.rs"]

@@ -8,7 +8,10 @@ use crate::reply::{ErrorReply, Outcome, Reply};
 const LAST: i64 = 16_383;
 /// The port that a URL has without a number. Whatever address a client dials, it reaches this node.
 const PORT: i64 = 6379;
-const INFO: &str = "cluster_enabled:1\r\ncluster_state:ok\r\ncluster_slots_assigned:16384\r\ncluster_slots_ok:16384\r\ncluster_known_nodes:1\r\ncluster_size:1\r\ncluster_current_epoch:1\r\n";
+const INFO: &str = "\
+    cluster_enabled:1\r\ncluster_state:ok\r\ncluster_slots_assigned:16384\r\n\
+    cluster_slots_ok:16384\r\ncluster_known_nodes:1\r\ncluster_size:1\r\n\
+    cluster_current_epoch:1\r\n";
 
 pub(super) fn cluster(engine: &Engine, words: Words<'_>) -> Outcome {
     if !engine.rules.is_cluster {

@@ -45,7 +45,10 @@ impl ServerConnection {
 }
 
 fn is_script_without_keys(words: Words<'_>) -> bool {
-    matches!(words, [name, _, keys, ..] if (is(name, "eval") || is(name, "evalsha")) && keys == b"0")
+    let [name, _, keys, ..] = words else {
+        return false;
+    };
+    (is(name, "eval") || is(name, "evalsha")) && keys == b"0"
 }
 
 /// Commands whose second word is a part of their name.

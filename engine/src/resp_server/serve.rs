@@ -61,7 +61,8 @@ impl ServerTask {
                 Phase::Open if self.connection.is_waiting() => {
                     tokio::select! {
                         biased;
-                        () = send(&mut self.writer, &self.connection, &mut self.sending), if self.connection.has_unsent() => {}
+                        () = send(&mut self.writer, &self.connection, &mut self.sending),
+                            if self.connection.has_unsent() => {}
                         () = self.connection.waits() => {}
                     }
                     if let Some(engine) = self.engine.upgrade() {

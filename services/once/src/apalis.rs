@@ -30,7 +30,10 @@ use crate::{Once, Ran};
 /// use leasehold::Client;
 /// use leasehold_once::{Once, OnceLayer};
 ///
-/// # async fn example(client: Client, nightly: impl Schedule<Utc> + Clone + Send + Sync + Unpin + 'static) -> Result<(), BoxDynError> {
+/// # async fn example<S>(client: Client, nightly: S) -> Result<(), BoxDynError>
+/// # where
+/// #     S: Schedule<Utc> + Clone + Send + Sync + Unpin + 'static,
+/// # {
 /// async fn send_invoices(tick: Tick) -> Result<(), BoxDynError> {
 ///     println!("invoices of {}", tick.get_timestamp());
 ///     Ok(())

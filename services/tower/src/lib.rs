@@ -79,7 +79,8 @@
 //!     .with_wait(Duration::from_millis(500));
 //! let service = lock.layer(service_fn(ship)); // or Router::layer, ServiceBuilder::layer
 //!
-//! let request = Request::builder().header("x-order", "42").body(String::new()).expect("a request");
+//! let request = Request::builder().header("x-order", "42");
+//! let request = request.body(String::new()).expect("a request");
 //! let response = service.oneshot(request).await?;
 //! assert_eq!(response.status(), 200);
 //! # Ok(())

@@ -6,8 +6,10 @@
 //! carry, in real time.
 //!
 //! ```sh
-//! cargo run -p leasehold-others --bin leasehold-profiles --profile test -- table        # runs all, and writes the table of the page
-//! cargo run -p leasehold-others --bin leasehold-profiles --profile test -- run Envoy    # runs the servers whose name has this word
+//! # Runs all, and writes the table of the page:
+//! cargo run -p leasehold-others --bin leasehold-profiles --profile test -- table
+//! # Runs the servers whose name has this word:
+//! cargo run -p leasehold-others --bin leasehold-profiles --profile test -- run Envoy
 //! ```
 
 #![expect(

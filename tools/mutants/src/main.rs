@@ -7,16 +7,16 @@
 //! contains the output of the tests.
 //!
 //! ```sh
-//! cargo run -p leasehold-mutants -- check       # every patch applies, has its test, and is in the table
+//! cargo run -p leasehold-mutants -- check       # every patch applies, has its test and its row
 //! cargo run -p leasehold-mutants -- compile     # the library compiles with every patch
 //! cargo run -p leasehold-mutants -- all         # every fault is found
 //! cargo run -p leasehold-mutants -- some 2      # this many, chosen by the hash of the commit
 //! cargo run -p leasehold-mutants -- since REVISION  # those in files that have changed since then
 //! cargo run -p leasehold-mutants -- one NAME..
-//! cargo run -p leasehold-mutants -- fault-run [NAME..]  # by the published fault run, as it is published
+//! cargo run -p leasehold-mutants -- fault-run [NAME..]  # by the fault run, as it is published
 //! cargo run -p leasehold-mutants -- fault-run --json FILE  # and writes the table of its report
 //! cargo run -p leasehold-mutants -- fault-run some 2       # chosen by the hash of the commit
-//! cargo run -p leasehold-mutants -- by-specification [NAME..]  # by nothing but the history of what clients did
+//! cargo run -p leasehold-mutants -- by-specification [NAME..]  # by the history of calls alone
 //! cargo run -p leasehold-mutants -- table       # writes the table of docs/dev/mutants.md
 //! ```
 

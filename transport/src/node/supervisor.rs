@@ -199,7 +199,8 @@ impl Supervisor {
                 biased;
                 // Another server: the failures of the former one do not count.
                 Ok(()) = target.changed() => self.pacer.begin_anew(),
-                () = self.until_primary_connection_is(Progress::NotConnected), if self.role != PRIMARY_CONNECTION => continue,
+                () = self.until_primary_connection_is(Progress::NotConnected),
+                    if self.role != PRIMARY_CONNECTION => continue,
                 () = self.until_back() => self.pacer.reset(),
                 () = self.pacer.rest() => {}
             }

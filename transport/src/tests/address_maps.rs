@@ -195,8 +195,10 @@ async fn a_map_that_panics_is_named_and_costs_no_connection() {
     // A redirect that cannot be followed says why.
     world.lock().redirect = Some("MOVED 3300 10.0.0.3:6379".to_owned());
     let outcome = redis.call(Lane::Caller, add(LOW)).await;
-    let is_named = matches!(&outcome, Err(CallError::NotApplied(Fault(text))) if text.contains("panicked \
-        for 10.0.0.3"));
+    let is_named = matches!(
+        &outcome,
+        Err(CallError::NotApplied(Fault(text))) if text.contains("panicked for 10.0.0.3")
+    );
     assert!(is_named, "{outcome:?}");
 }
 

@@ -12,7 +12,9 @@ async fn handshake() {
     let (dialer, control) = client(&redis);
     let mut raw = Raw::dial(&dialer).unwrap();
     raw.asks(&["PING"], "+PONG\r\n").await;
-    let welcome = "%7\r\n$6\r\nserver\r\n$5\r\nredis\r\n$7\r\nversion\r\n$6\r\n7.0.15\r\n$5\r\nproto\r\n:3\r\n$2\r\nid\r\n:1\r\n$4\r\nmode\r\n$10\r\nstandalone\r\n$4\r\nrole\r\n$6\r\nmaster\r\n$7\r\nmodules\r\n*0\r\n";
+    let welcome = "%7\r\n$6\r\nserver\r\n$5\r\nredis\r\n$7\r\nversion\r\n$6\r\n7.0.15\r\n\
+        $5\r\nproto\r\n:3\r\n$2\r\nid\r\n:1\r\n$4\r\nmode\r\n$10\r\nstandalone\r\n\
+        $4\r\nrole\r\n$6\r\nmaster\r\n$7\r\nmodules\r\n*0\r\n";
     raw.asks(
         &["HELLO", "3", "AUTH", "default", "any", "SETNAME", "me"],
         welcome,

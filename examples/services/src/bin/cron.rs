@@ -1,7 +1,8 @@
 //! A job that runs once in a fleet whose clocks differ.
 //!
 //! ```text
-//! REDIS_URL=redis://127.0.0.1:6379 cargo run -p leasehold-examples --bin cron -- --period 60000 --at-most 50000
+//! REDIS_URL=redis://127.0.0.1:6379 cargo run -p leasehold-examples --bin cron -- \
+//!   --period 60000 --at-most 50000
 //! ```
 //!
 //! - The crate `leasehold-once` claims each tick by its scheduled time, which is the same on every

@@ -2,7 +2,8 @@
 //! log.
 //!
 //! ```text
-//! REDIS_URL=redis://127.0.0.1:6379 cargo run -p leasehold-examples --bin exporting -- --workers 4 --orders 100
+//! REDIS_URL=redis://127.0.0.1:6379 cargo run -p leasehold-examples --bin exporting -- \
+//!   --workers 4 --orders 100
 //! curl http://127.0.0.1:9000/metrics
 //! ```
 //!

@@ -51,7 +51,9 @@ async fn main() -> Result<(), Failure> {
         .into_future();
     let mut all = pin!(async { tokio::join!(serving, job(&client, stopping)) });
     tokio::select! {
-        (served, worked) = &mut all => return Ok(served.and(worked.map_err(std::io::Error::other))?),
+        (served, worked) = &mut all => {
+            return Ok(served.and(worked.map_err(std::io::Error::other))?);
+        }
         () = terminated.wait() => println!("terminating"),
     }
     drop(stop);

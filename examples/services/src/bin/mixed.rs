@@ -2,8 +2,10 @@
 //! other half.
 //!
 //! ```text
-//! REDIS_URL=redis://127.0.0.1:6379 cargo run -p leasehold-examples --bin mixed -- --ledger ledger.txt --entries 20
-//! java -cp 'tests/redisson/target/deps/*' examples/services/java/Ledger.java redis://127.0.0.1:6379 ledger.txt 20
+//! REDIS_URL=redis://127.0.0.1:6379 cargo run -p leasehold-examples --bin mixed -- \
+//!   --ledger ledger.txt --entries 20
+//! java -cp 'tests/redisson/target/deps/*' examples/services/java/Ledger.java \
+//!   redis://127.0.0.1:6379 ledger.txt 20
 //! ```
 //!
 //! Both read the last line, add one to its number, and write the next line: two at once would lose

@@ -1,7 +1,8 @@
 //! A gRPC service that ships an order once at a time: tonic behind the same `LockByKey` as axum.
 //!
 //! ```text
-//! REDIS_URL=redis://127.0.0.1:6379 cargo run -p leasehold-examples --bin orders_grpc -- --resource 127.0.0.1:7000
+//! REDIS_URL=redis://127.0.0.1:6379 cargo run -p leasehold-examples --bin orders_grpc -- \
+//!   --resource 127.0.0.1:7000
 //! ```
 //!
 //! The key is the metadata `order-id`, which is a header on the wire.

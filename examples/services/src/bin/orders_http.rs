@@ -1,7 +1,8 @@
 //! A web service that charges an order once, however often it is sent: axum behind `LockByKey`.
 //!
 //! ```text
-//! REDIS_URL=redis://127.0.0.1:6379 cargo run -p leasehold-examples --bin orders_http -- --database orders.db
+//! REDIS_URL=redis://127.0.0.1:6379 cargo run -p leasehold-examples --bin orders_http -- \
+//!   --database orders.db
 //! ```
 //!
 //! `POST /orders` with a header `idempotency-key`. The middleware keeps two requests with one key

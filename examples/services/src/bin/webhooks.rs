@@ -159,7 +159,8 @@ impl Sender {
             Ok(Ok(Ok(()))) => return Ok(true), // dropping the permit gives it back
             Ok(Ok(Err(refused))) => refused.to_string(),
             Ok(Err(late)) => late.to_string(),
-            Err(lost) => lost.to_string(), // the permit, not the lock: the next attempt takes another one
+            // The permit, not the lock: the next attempt takes another one.
+            Err(lost) => lost.to_string(),
         };
         self.says(format!("event {event} has failed: {failure}"));
         Ok(false)

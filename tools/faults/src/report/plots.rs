@@ -10,7 +10,9 @@ use crate::result::Cell;
 
 /// A dot is drawn as a very short line with round ends, so that one path can have many dots.
 const STYLE: Style = Style {
-    light: ".p{stroke:#0072b2;stroke-width:6;stroke-linecap:round;stroke-opacity:.45}.d{stroke:#d55e00;stroke-width:2}",
+    light: "\
+        .p{stroke:#0072b2;stroke-width:6;stroke-linecap:round;stroke-opacity:.45}\
+        .d{stroke:#d55e00;stroke-width:2}",
     dark: ".p{stroke:#3aa0dc}.d{stroke:#ff7b1c}",
 };
 const WIDTH: u64 = 960;

@@ -30,8 +30,14 @@ const LINE: u64 = 16;
 const LABEL_ROWS: usize = 3;
 
 const STYLE: Style = Style {
-    light: ".v{stroke:#0072b2;stroke-width:10}.s{stroke:#009e73;stroke-width:5}.o{stroke:#7fb8d8;stroke-width:3}.x{stroke:#d55e00;stroke-width:10}.w{stroke:#8c959f}.t{stroke:#1f2328}.k,.n,.d{stroke:#1f2328;stroke-width:2}.n{stroke:#d55e00}.f{fill:#e69f00;fill-opacity:.3}",
-    dark: ".v{stroke:#3aa0dc}.s{stroke:#23b98f}.o{stroke:#6fa8c9}.x,.n{stroke:#ff7b1c}.w{stroke:#8b949e}.t,.k,.d{stroke:#e6edf3}.f{fill-opacity:.22}",
+    light: "\
+        .v{stroke:#0072b2;stroke-width:10}.s{stroke:#009e73;stroke-width:5}\
+        .o{stroke:#7fb8d8;stroke-width:3}.x{stroke:#d55e00;stroke-width:10}\
+        .w{stroke:#8c959f}.t{stroke:#1f2328}.k,.n,.d{stroke:#1f2328;stroke-width:2}\
+        .n{stroke:#d55e00}.f{fill:#e69f00;fill-opacity:.3}",
+    dark: "\
+        .v{stroke:#3aa0dc}.s{stroke:#23b98f}.o{stroke:#6fa8c9}.x,.n{stroke:#ff7b1c}\
+        .w{stroke:#8b949e}.t,.k,.d{stroke:#e6edf3}.f{fill-opacity:.22}",
 };
 
 /// The longest time that a picture shows.

@@ -190,8 +190,9 @@ fn soup() -> impl Strategy<Value = Vec<u8>> {
     ];
     let end = select(vec!["\r\n", "\r\n", "\r\n", "\r\n", "\n", "\r", ""]);
     let token = prop_oneof![
-        6 => (letter, number, end)
-            .prop_map(|(letter, number, end)| format!("{}{number}{end}", char::from(letter)).into_bytes()),
+        6 => (letter, number, end).prop_map(|(letter, number, end)| {
+            format!("{}{number}{end}", char::from(letter)).into_bytes()
+        }),
         1 => select(vec!["abc\r\n", "txt:a\r\n", "\r\n", "t\r\n", "inf\r\n"]).prop_map(Vec::from),
         1 => vec(any::<u8>(), 0..6),
     ];

@@ -180,9 +180,11 @@ fn the_json_has_a_line_for_each_cell() {
 
 #[test]
 fn results_of_the_names_and_fuzzing_runs_are_read() {
-    let names = r#"{"violations": [], "seed": 5, "server": "Redis 7.0.15", "seconds": 1.5, "names": 2, "contended": 1,
-        "faults": {"cut": 3}, "left": {"channels": 0, "others": []}, "rest_seconds": 0.1,
-        "at_rest": {"names_done": 2, "ms": 9, "rss_kib": 12, "descriptors": 3, "threads": 4, "holds": 1, "waiting": 2},
+    let names = r#"{"violations": [], "seed": 5, "server": "Redis 7.0.15", "seconds": 1.5,
+        "names": 2, "contended": 1, "faults": {"cut": 3},
+        "left": {"channels": 0, "others": []}, "rest_seconds": 0.1,
+        "at_rest": {"names_done": 2, "ms": 9, "rss_kib": 12, "descriptors": 3, "threads": 4,
+            "holds": 1, "waiting": 2},
         "series": [{"names_done": 1, "rss_kib": 11, "server_keys": 3}]}"#;
     let names: ManyNames = serde_json::from_str(names).unwrap();
     assert_eq!(
@@ -194,8 +196,10 @@ fn results_of_the_names_and_fuzzing_runs_are_read() {
         (12, 3, 1)
     );
     let fuzz = r#"{"seed": 1, "engine": "random", "overflow_checks": true, "targets": [
-        {"name": "url", "inputs": 7, "seconds": 0.5, "panics": 0, "hangs": 0, "corpus": 2, "peak_bytes": 4096},
-        {"name": "bytes", "inputs": 9, "seconds": 0.0, "panics": 0, "hangs": 1, "corpus": 2, "peak_bytes": 0}]}"#;
+        {"name": "url", "inputs": 7, "seconds": 0.5, "panics": 0, "hangs": 0,
+            "corpus": 2, "peak_bytes": 4096},
+        {"name": "bytes", "inputs": 9, "seconds": 0.0, "panics": 0, "hangs": 1,
+            "corpus": 2, "peak_bytes": 0}]}"#;
     let facts = Facts {
         fuzz: serde_json::from_str(fuzz).unwrap(),
         names: Some(names),

@@ -141,7 +141,8 @@ fn detected_bugs_are_counted_by_class() {
             "| all | 2 of 3 | `loss-false` |"
         );
     }
-    let json = r#"[{"name": "a", "class": "c", "fault": "b", "arguments": "--x 1", "found": true, "said": "d", "seconds": 2}]"#;
+    let json = r#"[{"name": "a", "class": "c", "fault": "b", "arguments": "--x 1",
+        "found": true, "said": "d", "seconds": 2}]"#;
     let bugs: Vec<PlantedBug> = serde_json::from_str(json).unwrap();
     assert_eq!(
         (bugs[0].arguments.as_str(), bugs[0].said.as_str()),
