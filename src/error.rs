@@ -62,8 +62,9 @@ pub enum Error {
         in_the_way.as_deref().map_or_else(String::new, held_by),
         match cancelled_as_unpolled {
             0 => String::new(),
-            times => format!(", cancelled as unpolled {times} times: the future was polled too \
-                rarely"),
+            times => format!(
+                ", cancelled as unpolled {times} times: the future was polled too rarely"
+            ),
         },
     )]
     Timeout {
