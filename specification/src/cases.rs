@@ -3,7 +3,7 @@
 use crate::explore::{Explorable, Explored, explore};
 use crate::failover::{self, Failover, Judged};
 use crate::fair::{self, Fair};
-use crate::given::{self, Given};
+use crate::handed_over::{self, HandedOver};
 use crate::plain::{self, Plain};
 use crate::quorum::{self, Quorum};
 use crate::read_write::{self, ReadWrite};
@@ -168,8 +168,8 @@ fn plain_cases() -> Vec<Case> {
 }
 
 fn given_cases() -> Vec<Case> {
-    use given::Fault as F;
-    let of = |fault| Given {
+    use handed_over::Fault as F;
+    let of = |fault| HandedOver {
         clients: 2,
         acquisitions: 2,
         questions: 2,

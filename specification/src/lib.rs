@@ -5,7 +5,7 @@ mod cases;
 mod explore;
 mod failover;
 mod fair;
-mod given;
+mod handed_over;
 mod page;
 mod plain;
 mod quorum;

@@ -29,10 +29,10 @@ mod fenced;
 mod for_each_kind;
 mod forced;
 mod garbled;
-mod given_locks;
 mod grace;
 mod grouping;
 mod guard;
+mod handed_over_locks;
 mod holders;
 mod identity;
 mod inspection;
@@ -260,14 +260,14 @@ leasehold_testbed::behaviours! {
         a_release_gives_nothing_to_who_waits_for_another_lock,
         who_waits_behind_redisson_listens_itself,
     }
-    given_locks {
+    handed_over_locks {
         a_release_gives_the_lock_to_the_next_waiter,
         what_was_given_is_handed_over_and_renewed,
         waiters_get_it_in_the_order_in_which_they_came,
         who_has_waited_for_long_asks,
         a_fixed_lease_is_asked_for,
         a_short_lease_ends_in_time,
-        only_the_last_question_is_believed,
+        only_the_last_attempt_is_believed,
         no_message_to_all_is_believed,
         the_longest_hold_counts_from_the_grant,
         after_a_reconnect_no_message_of_before_is_believed,

@@ -10,7 +10,7 @@
 mod contention;
 mod crowd;
 mod exclusive;
-mod given;
+mod handed_over;
 mod harness;
 mod inspection;
 mod latch;

@@ -207,7 +207,7 @@ pub(crate) async fn a_short_lease_ends_in_time(bed: Bed) {
 }
 
 /// A message about another question, or another waiter, says nothing about this one.
-pub(crate) async fn only_the_last_question_is_believed(bed: Bed) {
+pub(crate) async fn only_the_last_attempt_is_believed(bed: Bed) {
     if bed.is_cluster() {
         return;
     }

@@ -37,7 +37,7 @@ pub(crate) enum Fault {
 }
 
 #[derive(Clone, Debug)]
-pub(crate) struct Given {
+pub(crate) struct HandedOver {
     pub(crate) clients: usize,
     pub(crate) acquisitions: u8,
     /// How many questions one acquisition asks.
@@ -123,7 +123,7 @@ pub(crate) enum Step {
     Leave(usize),
 }
 
-impl Given {
+impl HandedOver {
     fn has(&self, fault: Fault) -> bool {
         self.fault == Some(fault)
     }
@@ -330,7 +330,7 @@ impl Given {
     }
 }
 
-impl Model for Given {
+impl Model for HandedOver {
     type State = State;
     type Action = Step;
 
