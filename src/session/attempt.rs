@@ -419,6 +419,8 @@ impl Attempt<'_> {
     /// The call was answered *not yours*, and has kept a place if it asked for one.
     fn record_place(&self, sent: Moment) {
         let Some(waiter) = self.waiter else { return };
+        // While an earlier call of this attempt is in doubt, it may hold the lock itself. Then a
+        // message that names its field proves nothing.
         let since = self.asked_for_place.filter(|_| self.doubt.is_none());
         if self.request.resource.kind == Kind::Lock {
             self.core.contention.note_other_client();

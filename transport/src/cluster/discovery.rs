@@ -201,6 +201,9 @@ fn owner(shared: &ClusterState, range: &Range) -> Result<(Endpoint, Option<HostP
 }
 
 /// Updates the map to a view. Slots keep their owner if the address map fails for the new one.
+///
+/// The map changes before a former owner is retired: the calls that its end fails are repeated at
+/// once, and must find the new owner.
 fn apply(shared: &Arc<ClusterState>, layout: Layout) -> Result<MapUpdate, CallError> {
     // LOCKS: the address map is foreign code, so it is asked before `view` is locked.
     let owners: Vec<_> = layout
