@@ -29,7 +29,7 @@ use std::sync::Arc;
 #[cfg(feature = "test-util")]
 pub(crate) use dispatch::all_scripts;
 pub(crate) use dispatch::{renew, renewal_of};
-pub(crate) use leasehold_transport::{Arg, Call, Value};
+pub(crate) use leasehold_transport::{Arg, Args, Call, Keys, Value};
 pub(crate) use script::Script;
 
 /// The owner's name on the wire: a field in a hash, a member of a set, the value of a string.

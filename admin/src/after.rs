@@ -175,11 +175,7 @@ impl Rest {
         if *kind == Kind::Fair {
             args.extend([Arg::Text(channel.clone()), Arg::from(publish)]);
             let keys = [key].into_iter().chain(&self.resource.extra_keys);
-            return Call {
-                script: &FAIR_REST,
-                keys: keys.cloned().collect(),
-                args,
-            };
+            return Call::new(&FAIR_REST, keys.cloned(), args);
         }
         let (form, message) = match kind {
             Kind::String => ("string", ""),
@@ -188,11 +184,7 @@ impl Rest {
         };
         args.extend([Arg::from(form), Arg::Text(channel.clone())]);
         args.extend([publish, message].map(Arg::from));
-        Call {
-            script: &HOLD_REST,
-            keys: vec![key.clone()],
-            args,
-        }
+        Call::new(&HOLD_REST, [key.clone()], args)
     }
 }
 

@@ -76,12 +76,8 @@ fn connect(redis: &EmbeddedRedis) -> (Transport, LinkControl, Arc<Recorder>) {
 }
 
 fn call(script: &'static Script, args: &[&str]) -> Call {
-    let args = args.iter().map(|arg| Arg::from(*arg)).collect();
-    Call {
-        script,
-        keys: vec![Arc::from("k")],
-        args,
-    }
+    let args = args.iter().map(|arg| Arg::from(*arg));
+    Call::new(script, [Arc::from("k")], args)
 }
 
 fn acquire(owner: &str) -> Call {

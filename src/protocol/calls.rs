@@ -4,13 +4,15 @@
 //! A kind has its own scripts where its keys differ. Arguments and replies are the same for all
 //! kinds, so the session only needs to know what [`Kind`] says.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
+
+use smallvec::SmallVec;
 
 use super::kind::Kind;
 use super::resource::Resource;
 use super::script::Script;
-use super::{Arg, Call, Field, Publish};
+use super::{Arg, Call, Field, Keys, Publish};
 use crate::client_id::ClientId;
 
 /// Whether an acquisition waits in Redis.
@@ -49,8 +51,8 @@ pub(crate) struct AcquireArgs<'a> {
 }
 
 impl AcquireArgs<'_> {
-    pub(super) fn owner_and_lease(&self) -> Vec<Arg> {
-        vec![self.field.clone().into(), ms(self.lease)]
+    pub(super) fn owner_and_lease(&self) -> [Arg; 2] {
+        [self.field.clone().into(), ms(self.lease)]
     }
 }
 
@@ -96,7 +98,7 @@ impl Force<'_> {
 /// The calls of one kind. Kinds share the calls that are the same for them.
 pub(super) struct KindCalls {
     /// A field that no other acquisition ever uses.
-    pub(super) field: fn(NewField<'_>) -> String,
+    pub(super) field: fn(NewField<'_>) -> Field,
     /// Takes the lock, or returns how long it is still held.
     pub(super) acquire: fn(&Resource, Publish, &AcquireArgs<'_>) -> Call,
     /// Raises the count of a hold to a number and extends its lease to at least a duration.
@@ -108,48 +110,61 @@ pub(super) struct KindCalls {
     pub(super) inspect: &'static Script,
     /// Renews many holds for one lease: for each of them its keys and its field.
     pub(super) renewal: &'static Script,
-    pub(super) renewal_keys: fn(&Resource, &str) -> Vec<Arc<str>>,
+    pub(super) renewal_keys: fn(&Resource, &str) -> Keys,
 }
 
 pub(crate) fn ms(span: Duration) -> Arg {
     Arg::Int(i64::try_from(span.as_millis()).unwrap_or(i64::MAX))
 }
 
-pub(super) fn call(script: &'static Script, keys: Vec<Arc<str>>, args: Vec<Arg>) -> Call {
-    Call { script, keys, args }
-}
+/// The commands by which scripts publish. Each call has one, so their texts are shared.
+static PUBLISH: LazyLock<[Arc<str>; 2]> = LazyLock::new(|| ["PUBLISH", "SPUBLISH"].map(Arc::from));
 
 impl Resource {
     /// The key and the extra keys.
-    pub(super) fn keys(&self) -> Vec<Arc<str>> {
-        std::iter::once(&self.key)
-            .chain(&self.extra_keys)
-            .cloned()
-            .collect()
+    pub(super) fn keys(&self) -> impl Iterator<Item = Arc<str>> {
+        std::iter::once(&self.key).chain(&self.extra_keys).cloned()
     }
 
-    pub(super) fn only_key(&self) -> Vec<Arc<str>> {
-        vec![self.key.clone()]
+    pub(super) fn only_key(&self) -> [Arc<str>; 1] {
+        [self.key.clone()]
     }
 
     /// The channel of a script and the command by which it publishes.
-    pub(super) fn publish_args(&self, publish: Publish) -> Vec<Arg> {
-        vec![self.channel().clone().into(), Arg::from(publish)]
+    pub(super) fn publish_args(&self, publish: Publish) -> [Arg; 2] {
+        let [plain, sharded] = &*PUBLISH;
+        let command = if **plain == *publish { plain } else { sharded };
+        [self.channel(), command].map(|text| Arg::Text(text.clone()))
     }
 
-    pub(super) fn force_args(&self, publish: Publish, force: Force<'_>) -> Vec<Arg> {
-        [self.publish_args(publish), force.args().into()].concat()
+    pub(super) fn force_args(
+        &self,
+        publish: Publish,
+        force: Force<'_>,
+    ) -> impl Iterator<Item = Arg> {
+        self.publish_args(publish).into_iter().chain(force.args())
     }
 
     /// The arguments of the release of a whole hold.
-    pub(super) fn release_args(&self, publish: Publish, field: &Field) -> Vec<Arg> {
-        [self.publish_args(publish), vec![field.clone().into()]].concat()
+    pub(super) fn release_args(&self, publish: Publish, field: &Field) -> [Arg; 3] {
+        let [channel, command] = self.publish_args(publish);
+        [channel, command, field.clone().into()]
     }
 }
 
 /// The field of most kinds, in Redisson's form: `<client uuid>:<number>`.
-pub(super) fn plain_field(NewField { client, number, .. }: NewField<'_>) -> String {
-    format!("{client}:{number}")
+pub(super) fn plain_field(NewField { client, number, .. }: NewField<'_>) -> Field {
+    joined_field(client, number, "")
+}
+
+/// `<client uuid>:<number><end>`. Each acquisition makes one, so it is joined in place.
+pub(super) fn joined_field(client: &str, number: u64, end: &str) -> Field {
+    let mut digits = itoa::Buffer::new();
+    let mut text = SmallVec::<[u8; 64]>::new();
+    for part in [client, ":", digits.format(number), end] {
+        text.extend_from_slice(part.as_bytes());
+    }
+    Arc::from(str::from_utf8(&text).expect("BUG: texts are joined"))
 }
 
 /// One call that renews many holds for one lease, if their kinds share a script: resource and owner
@@ -157,10 +172,10 @@ pub(super) fn plain_field(NewField { client, number, .. }: NewField<'_>) -> Stri
 pub(super) fn renew(calls: &KindCalls, lease: Duration, holds: &[(&Resource, &Field)]) -> Call {
     let keys = |(resource, field): &(&Resource, &Field)| (calls.renewal_keys)(resource, field);
     let fields = holds.iter().map(|(_, field)| Arg::Text((*field).clone()));
-    call(
+    Call::new(
         calls.renewal,
-        holds.iter().flat_map(keys).collect(),
-        std::iter::once(ms(lease)).chain(fields).collect(),
+        holds.iter().flat_map(keys),
+        std::iter::once(ms(lease)).chain(fields),
     )
 }
 

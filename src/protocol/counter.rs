@@ -4,11 +4,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::calls::{call, ms};
+use super::calls::ms;
 use super::kind::Kind;
 use super::resource::Resource;
 use super::script::scripts;
-use super::{Arg, Call, Publish, Unexpected, Value};
+use super::{Arg, Call, Keys, Publish, Unexpected, Value};
 
 scripts! {
     SET = "count_set" from "shared/replies.lua" "shared/count_set.lua";
@@ -28,7 +28,7 @@ pub(crate) fn reply_key(resource: &Resource, id: &str, request: u64, kept: Durat
 
 /// The keys of the number and of the stored reply; for a semaphore those of its holds and its
 /// limit, too.
-pub(super) fn keys_with_reply(resource: &Resource, reply: Arc<str>) -> Vec<Arc<str>> {
+pub(super) fn keys_with_reply(resource: &Resource, reply: Arc<str>) -> Keys {
     let holds = resource.extra_keys.iter().cloned();
     let limit = (resource.kind != Kind::Latch).then(|| resource.limit_key());
     [resource.key.clone(), reply]
@@ -49,9 +49,9 @@ pub(crate) fn set(
     (reply, [request, kept]): ReplyKey,
 ) -> Call {
     let life = ms(life.unwrap_or_default());
-    let numbers = vec![Arg::Int(number), Arg::from(message), request, kept, life];
-    let args = [resource.publish_args(publish), numbers].concat();
-    call(&SET, keys_with_reply(resource, reply), args)
+    let numbers = [Arg::Int(number), Arg::from(message), request, kept, life];
+    let args = resource.publish_args(publish).into_iter().chain(numbers);
+    Call::new(&SET, keys_with_reply(resource, reply), args)
 }
 
 pub(crate) fn number(reply: Value) -> Result<i64, Unexpected> {

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::calls::{call, ms};
+use super::calls::ms;
 use super::kind::Kind;
 use super::kind::{KeyName, slot_fault};
 use super::resource::Resource;
 use super::script::scripts;
-use super::{Arg, Call, Field, Value};
+use super::{Arg, Args, Call, Field, Keys, Value};
 use crate::holder::Holder;
 
 scripts! {
@@ -38,7 +38,8 @@ pub(crate) struct DescribedHold<'a> {
 
 /// One call that describes many holds.
 pub(crate) fn describe(holds: &[DescribedHold<'_>]) -> Call {
-    let (mut keys, mut args) = (Vec::new(), vec![Arg::Int(MOST)]);
+    let (mut keys, mut args) = (Keys::new(), Args::new());
+    args.push(Arg::Int(MOST));
     for said in holds {
         let Some(key) = said.resource.description_key() else {
             continue;
@@ -50,7 +51,7 @@ pub(crate) fn describe(holds: &[DescribedHold<'_>]) -> Call {
             said.text.clone().into(),
         ]);
     }
-    call(&DESCRIBE, keys, args)
+    Call::new(&DESCRIBE, keys, args)
 }
 
 /// Joins a name and a purpose. Neither contains a line feed.

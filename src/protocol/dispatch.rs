@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::calls::{self, AcquireArgs, Force, KindCalls, NewField, call, may_be_field};
+use super::calls::{self, AcquireArgs, Force, KindCalls, NewField, may_be_field};
 use super::kind::Kind;
 use super::permit::ID_LENGTH;
 use super::resource::Resource;
@@ -39,7 +39,7 @@ fn calls_of(kind: Kind) -> &'static KindCalls {
 impl Resource {
     /// A field that no other acquisition ever uses, made from an unused number.
     pub(crate) fn field(&self, new_field: NewField<'_>) -> Arc<str> {
-        Arc::from((calls_of(self.kind).field)(new_field))
+        (calls_of(self.kind).field)(new_field)
     }
 
     /// True if a hold of this kind may have this field.
@@ -78,9 +78,9 @@ impl Resource {
     pub(crate) fn inspect(&self, keys: Declared) -> Call {
         let described = self.description_key();
         let declared = described.iter().filter(|_| keys == Declared::All).cloned();
-        let keys = self.only_key().into_iter().chain(declared).collect();
-        let args = described.into_iter().map(Arg::Text).collect();
-        call(calls_of(self.kind).inspect, keys, args)
+        let keys = self.only_key().into_iter().chain(declared);
+        let args = described.iter().cloned().map(Arg::Text);
+        Call::new(calls_of(self.kind).inspect, keys, args)
     }
 }
 

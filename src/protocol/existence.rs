@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use super::calls::call;
 use super::script::scripts;
 use super::{Call, Unexpected, Value};
 
@@ -12,7 +11,7 @@ scripts! {
 
 /// Asks which of these keys are missing.
 pub(crate) fn keys_exist(keys: Vec<Arc<str>>) -> Call {
-    call(&KEYS_EXIST, keys, vec![])
+    Call::new(&KEYS_EXIST, keys, [])
 }
 
 /// The reply of [`keys_exist`]: the indices of the missing keys.

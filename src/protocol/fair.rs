@@ -4,7 +4,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::calls::{AcquireArgs, Force, HeardBy, KindCalls, NewField, Queueing, call, ms};
+use super::calls::{AcquireArgs, Force, HeardBy, KindCalls, NewField, Queueing};
+use super::calls::{joined_field, ms};
 use super::replies::span;
 use super::resource::Resource;
 use super::script::scripts;
@@ -37,13 +38,13 @@ const HEARD_BY_CLIENT: u64 = 5_000_000_000_000_000_000;
 /// before it.
 pub(crate) const NAMED: usize = 8;
 
-fn field(new_field: NewField<'_>) -> String {
+fn field(new_field: NewField<'_>) -> Field {
     let first = match new_field.heard_by {
         HeardBy::Owner => HEARD_BY_OWNER,
         HeardBy::Client => HEARD_BY_CLIENT,
     };
     let number = first + 2 * new_field.number + u64::from(new_field.must_ask);
-    format!("{}:{number}", new_field.client)
+    joined_field(new_field.client, number, "")
 }
 
 fn acquire(resource: &Resource, publish: Publish, args: &AcquireArgs<'_>) -> Call {
@@ -54,16 +55,14 @@ fn acquire(resource: &Resource, publish: Publish, args: &AcquireArgs<'_>) -> Cal
         Queueing::AtTheFront => 3,
         Queueing::Keep => 4,
     };
-    let place = vec![ms(args.claim), Arg::Int(queueing)];
-    let behind = args.behind.iter().cloned().map(Arg::Text).collect();
-    let args = [
-        resource.publish_args(publish),
-        args.owner_and_lease(),
-        place,
-        behind,
-    ]
-    .concat();
-    call(&ACQUIRE, resource.keys(), args)
+    let place = [ms(args.claim), Arg::Int(queueing)];
+    let behind = args.behind.iter().cloned().map(Arg::Text);
+    let publish = resource.publish_args(publish).into_iter();
+    let args = publish
+        .chain(args.owner_and_lease())
+        .chain(place)
+        .chain(behind);
+    Call::new(&ACQUIRE, resource.keys(), args)
 }
 
 fn release(resource: &Resource, publish: Publish, count: u32, field: &Field) -> Call {
@@ -71,7 +70,7 @@ fn release(resource: &Resource, publish: Publish, count: u32, field: &Field) -> 
         // Lowering a count is the same as for any hash lock.
         return lock::release(resource, publish, count, field);
     }
-    call(
+    Call::new(
         &RELEASE,
         resource.keys(),
         resource.release_args(publish, field),
@@ -79,7 +78,7 @@ fn release(resource: &Resource, publish: Publish, count: u32, field: &Field) -> 
 }
 
 fn force_release(resource: &Resource, publish: Publish, force: Force<'_>) -> Call {
-    call(
+    Call::new(
         &FORCE_RELEASE,
         resource.keys(),
         resource.force_args(publish, force),
@@ -93,11 +92,11 @@ pub(crate) fn heartbeat(
     claim: Duration,
     fields: impl Iterator<Item = Arc<str>>,
 ) -> Call {
-    let head = [resource.publish_args(publish), vec![ms(claim)]].concat();
-    call(
+    let publish = resource.publish_args(publish).into_iter();
+    Call::new(
         &HEARTBEAT,
         resource.keys(),
-        head.into_iter().chain(fields.map(Arg::Text)).collect(),
+        publish.chain([ms(claim)]).chain(fields.map(Arg::Text)),
     )
 }
 

@@ -1,6 +1,6 @@
 //! The fenced lock: a lock, and a counter from which each acquisition gets its token.
 
-use super::calls::{AcquireArgs, KindCalls, call};
+use super::calls::{AcquireArgs, KindCalls};
 use super::resource::Resource;
 use super::script::scripts;
 use super::{Call, Publish, lock};
@@ -15,5 +15,5 @@ pub(super) static CALLS: KindCalls = KindCalls {
 };
 
 fn acquire(resource: &Resource, _publish: Publish, args: &AcquireArgs<'_>) -> Call {
-    call(&ACQUIRE, resource.keys(), args.owner_and_lease())
+    Call::new(&ACQUIRE, resource.keys(), args.owner_and_lease())
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::calls::{call, ms};
+use super::calls::ms;
 use super::script::scripts;
 use super::{Arg, Call, Unexpected, Value};
 
@@ -13,7 +13,7 @@ scripts! {
 
 /// Writes the value unless there is one.
 pub(crate) fn keep(key: Arc<str>, value: &str, keep: Duration) -> Call {
-    call(&KEEP, vec![key], vec![Arg::from(value), ms(keep)])
+    Call::new(&KEEP, [key], [Arg::from(value), ms(keep)])
 }
 
 /// Reads the value.

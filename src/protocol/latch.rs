@@ -1,6 +1,6 @@
 //! The count-down latch: a number at the name. It is waited for and never held.
 
-use super::calls::{AcquireArgs, KindCalls, call};
+use super::calls::{AcquireArgs, KindCalls};
 use super::counter::ReplyKey;
 use super::resource::Resource;
 use super::script::scripts;
@@ -20,18 +20,18 @@ pub(super) static CALLS: KindCalls = KindCalls {
 };
 
 fn ask(resource: &Resource, _publish: Publish, _args: &AcquireArgs<'_>) -> Call {
-    call(&ASK, resource.keys(), vec![])
+    Call::new(&ASK, resource.keys(), [])
 }
 
 pub(crate) fn count_down(resource: &Resource, publish: Publish, (reply, kept): ReplyKey) -> Call {
-    let args = [resource.publish_args(publish), kept.into()].concat();
-    call(&COUNT_DOWN, vec![resource.key.clone(), reply], args)
+    let args = resource.publish_args(publish).into_iter().chain(kept);
+    Call::new(&COUNT_DOWN, [resource.key.clone(), reply], args)
 }
 
 pub(crate) fn count(resource: &Resource) -> Call {
-    call(&COUNT, resource.only_key(), vec![])
+    Call::new(&COUNT, resource.only_key(), [])
 }
 
 pub(crate) fn delete(resource: &Resource, publish: Publish) -> Call {
-    call(&DELETE, resource.only_key(), resource.publish_args(publish))
+    Call::new(&DELETE, resource.only_key(), resource.publish_args(publish))
 }

@@ -4,10 +4,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::calls::{AcquireArgs, Force, KindCalls, Queueing, call, ms, plain_field};
+use super::calls::{AcquireArgs, Force, KindCalls, Queueing, ms, plain_field};
 use super::resource::Resource;
 use super::script::scripts;
-use super::{Arg, Call, Field, Publish};
+use super::{Arg, Args, Call, Field, Keys, Publish};
 
 scripts! {
     ACQUIRE = "lock_acquire" from "lock/acquire.lua" "shared/may.lua" "waiters/listening.lua"
@@ -34,13 +34,13 @@ pub(super) static CALLS: KindCalls = KindCalls {
 };
 
 fn acquire(resource: &Resource, _publish: Publish, args: &AcquireArgs<'_>) -> Call {
-    let mut all = args.owner_and_lease();
+    let mut all: Args = args.owner_and_lease().into_iter().collect();
     if let Queueing::InHolderField { attempt } = args.queueing {
         let lease = args.lease.min(args.claim).as_millis();
         all.push(Arg::Text(Arc::from(format!("{attempt}:{lease}"))));
         all.push(Arg::Text(resource.channel().clone()));
     }
-    call(&ACQUIRE, resource.keys(), all)
+    Call::new(&ACQUIRE, resource.keys(), all)
 }
 
 /// The longest list in a holder's field.
@@ -76,17 +76,19 @@ pub(super) fn handed_over(text: &str) -> Option<(&str, HandedOver<'_>)> {
 }
 
 fn reenter(resource: &Resource, field: &Field, lease: Duration, count: u32) -> Call {
-    let args = vec![field.clone().into(), ms(lease), Arg::Int(count.into())];
-    call(&REENTER, resource.only_key(), args)
+    let args = [field.clone().into(), ms(lease), Arg::Int(count.into())];
+    Call::new(&REENTER, resource.only_key(), args)
 }
 
 pub(super) fn release(resource: &Resource, publish: Publish, count: u32, field: &Field) -> Call {
-    let counted = vec![Arg::Int(count.into()), field.clone().into()];
-    call(
-        &RELEASE,
-        resource.only_key(),
-        [resource.publish_args(publish), counted].concat(),
-    )
+    let [channel, command] = resource.publish_args(publish);
+    let args = [
+        channel,
+        command,
+        Arg::Int(count.into()),
+        field.clone().into(),
+    ];
+    Call::new(&RELEASE, resource.only_key(), args)
 }
 
 /// Lets a release give the lock to a waiter. `own` of those that listen are of the caller's client,
@@ -96,13 +98,13 @@ pub(crate) fn looks_for_waiters(release: &mut Call, own: i64) {
 }
 
 fn force_release(resource: &Resource, publish: Publish, force: Force<'_>) -> Call {
-    call(
+    Call::new(
         &FORCE_RELEASE,
         resource.only_key(),
         resource.force_args(publish, force),
     )
 }
 
-fn renewal_keys(resource: &Resource, _field: &str) -> Vec<Arc<str>> {
-    resource.only_key()
+fn renewal_keys(resource: &Resource, _field: &str) -> Keys {
+    resource.only_key().into_iter().collect()
 }

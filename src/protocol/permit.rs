@@ -1,9 +1,10 @@
 //! The permit-expirable semaphore: the number of available permits at the name, and the id of each
 //! held permit in a sorted set that Redisson reads too.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use super::calls::{AcquireArgs, KindCalls, NewField, call, ms, renew};
+use super::calls::{AcquireArgs, KindCalls, NewField, ms, renew};
 use super::resource::Resource;
 use super::script::scripts;
 use super::semaphore::{self, Total, holds_key, keys_with_limit};
@@ -40,7 +41,7 @@ pub(super) static CALLS: KindCalls = KindCalls {
 pub(crate) const ID_LENGTH: usize = 32;
 
 /// The ids of one acquisition are consecutive. The next acquisition gets another number.
-fn field(new_field: NewField<'_>) -> String {
+fn field(new_field: NewField<'_>) -> Field {
     let NewField {
         client_id,
         number,
@@ -49,7 +50,7 @@ fn field(new_field: NewField<'_>) -> String {
     } = new_field;
     let first = client_id.as_u128() ^ (u128::from(number) << 32);
     let id = |id| format!("{:032x}", first ^ u128::from(id));
-    (0..permits).map(id).collect()
+    Arc::from((0..permits).map(id).collect::<String>())
 }
 
 fn acquire(resource: &Resource, publish: Publish, args: &AcquireArgs<'_>) -> Call {
@@ -63,37 +64,38 @@ fn release(resource: &Resource, publish: Publish, _count: u32, ids: &Field) -> C
 
 /// Releases permits by their ids, all or none, with a [note](super::forced::note) for the holders.
 pub(crate) fn release_by(resource: &Resource, publish: Publish, ids: &Field, note: &str) -> Call {
-    let args = [resource.release_args(publish, ids), vec![note.into()]].concat();
-    call(&RELEASE, resource.keys(), args)
+    let args = resource.release_args(publish, ids);
+    let args = args.into_iter().chain([note.into()]);
+    Call::new(&RELEASE, resource.keys(), args)
 }
 
 /// The numbers of available and of held permits.
 pub(crate) fn count(resource: &Resource, publish: Publish) -> Call {
-    call(&COUNT, resource.keys(), resource.publish_args(publish))
+    Call::new(&COUNT, resource.keys(), resource.publish_args(publish))
 }
 
 /// Sets the total number of permits, held ones included. It replaces the limit that was applied
 /// last.
 pub(crate) fn resize(resource: &Resource, publish: Publish, permits: i64, total: Total) -> Call {
-    let total = vec![Arg::Int(permits), Arg::Int(total as i64)];
-    let args = [resource.publish_args(publish), total].concat();
-    call(&RESIZE, keys_with_limit(resource), args)
+    let total = [Arg::Int(permits), Arg::Int(total as i64)];
+    let args = resource.publish_args(publish).into_iter().chain(total);
+    Call::new(&RESIZE, keys_with_limit(resource), args)
 }
 
 /// Makes a semaphore and all its permits expire after `life`.
 pub(crate) fn expire(resource: &Resource, life: Duration) -> Call {
-    call(&EXPIRE, keys_with_limit(resource), vec![ms(life)])
+    Call::new(&EXPIRE, keys_with_limit(resource), [ms(life)])
 }
 
 pub(crate) fn lease_of(resource: &Resource, id: &Field) -> Call {
-    call(&LEASE, holds_key(resource, id), vec![id.clone().into()])
+    Call::new(&LEASE, holds_key(resource, id), [id.clone().into()])
 }
 
 /// Gives a permit another lease, longer or shorter.
 pub(crate) fn update_lease(resource: &Resource, id: &Field, lease: Duration) -> Call {
-    call(
+    Call::new(
         &UPDATE,
         holds_key(resource, id),
-        vec![id.clone().into(), ms(lease)],
+        [id.clone().into(), ms(lease)],
     )
 }

@@ -4,11 +4,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::calls::{AcquireArgs, Force, KindCalls, NewField, call, ms};
+use super::calls::{AcquireArgs, Force, KindCalls, NewField, joined_field, ms};
 use super::kind::Kind;
 use super::resource::Resource;
 use super::script::scripts;
-use super::{Arg, Call, Field, Publish, Value, lock};
+use super::{Arg, Call, Field, Keys, Publish, Value, lock};
 
 scripts! {
     FORCE_RELEASE = "rw_force_release" from "shared/tell_clients.lua"
@@ -45,8 +45,8 @@ pub(super) static WRITE_CALLS: KindCalls = KindCalls {
     ..lock::CALLS
 };
 
-fn write_field(NewField { client, number, .. }: NewField<'_>) -> String {
-    format!("{client}:{number}:write")
+fn write_field(NewField { client, number, .. }: NewField<'_>) -> Field {
+    joined_field(client, number, ":write")
 }
 
 /// The key that expires with a read hold.
@@ -57,8 +57,10 @@ fn lease_key(resource: &Resource, field: &str) -> Arc<str> {
     ))
 }
 
-fn read_keys(resource: &Resource, field: &str) -> Vec<Arc<str>> {
-    vec![resource.key.clone(), lease_key(resource, field)]
+fn read_keys(resource: &Resource, field: &str) -> Keys {
+    [resource.key.clone(), lease_key(resource, field)]
+        .into_iter()
+        .collect()
 }
 
 fn read_acquire(resource: &Resource, _publish: Publish, args: &AcquireArgs<'_>) -> Call {
@@ -66,28 +68,25 @@ fn read_acquire(resource: &Resource, _publish: Publish, args: &AcquireArgs<'_>) 
         .writer
         .map_or(Arg::from(""), |writer| writer.clone().into());
     let keys = read_keys(resource, args.field);
-    call(
+    Call::new(
         &READ_ACQUIRE,
         keys,
-        [args.owner_and_lease(), vec![writer]].concat(),
+        args.owner_and_lease().into_iter().chain([writer]),
     )
 }
 
 fn read_extend(resource: &Resource, field: &Field, lease: Duration, _count: u32) -> Call {
-    call(
+    Call::new(
         &READ_EXTEND,
         read_keys(resource, field),
-        vec![field.clone().into(), ms(lease)],
+        [field.clone().into(), ms(lease)],
     )
 }
 
 fn read_release(resource: &Resource, publish: Publish, _count: u32, field: &Field) -> Call {
-    let keys = [
-        read_keys(resource, field),
-        vec![resource.extra_keys[0].clone()],
-    ]
-    .concat();
-    call(&READ_RELEASE, keys, resource.release_args(publish, field))
+    let prefix = resource.extra_keys[0].clone();
+    let keys = read_keys(resource, field).into_iter().chain([prefix]);
+    Call::new(&READ_RELEASE, keys, resource.release_args(publish, field))
 }
 
 /// The call that looks at the other readers, if a release returned their keys because the server
@@ -100,12 +99,12 @@ pub(crate) fn tidy(resource: &Resource, publish: Publish, released: &Value) -> O
         Value::Text(key) if key.starts_with(&**prefix) => Some(Arc::from(key.as_str())),
         _ => None,
     });
-    let keys = resource.keys().into_iter().chain(lifetimes).collect();
-    Some(call(&READ_TIDY, keys, resource.publish_args(publish)))
+    let keys = resource.keys().chain(lifetimes);
+    Some(Call::new(&READ_TIDY, keys, resource.publish_args(publish)))
 }
 
 fn write_acquire(resource: &Resource, _publish: Publish, args: &AcquireArgs<'_>) -> Call {
-    call(&WRITE_ACQUIRE, resource.only_key(), args.owner_and_lease())
+    Call::new(&WRITE_ACQUIRE, resource.only_key(), args.owner_and_lease())
 }
 
 fn write_release(resource: &Resource, publish: Publish, count: u32, field: &Field) -> Call {
@@ -113,7 +112,7 @@ fn write_release(resource: &Resource, publish: Publish, count: u32, field: &Fiel
         // Lowering a count is the same as for any hash lock.
         return lock::release(resource, publish, count, field);
     }
-    call(
+    Call::new(
         &WRITE_RELEASE,
         resource.keys(),
         resource.release_args(publish, field),
@@ -126,10 +125,9 @@ fn force_release(resource: &Resource, publish: Publish, force: Force<'_>) -> Cal
     } else {
         "write"
     };
-    let mut args = resource.publish_args(publish);
-    args.push(Arg::from(mode));
-    args.extend(force.args());
-    call(&FORCE_RELEASE, resource.only_key(), args)
+    let publish = resource.publish_args(publish).into_iter();
+    let args = publish.chain([Arg::from(mode)]).chain(force.args());
+    Call::new(&FORCE_RELEASE, resource.only_key(), args)
 }
 
 /// Other readers keep the lock, so the holds of one owner end like released ones.
@@ -138,7 +136,7 @@ fn read_force_release(resource: &Resource, publish: Publish, force: Force<'_>) -
         return force_release(resource, publish, force);
     };
     let lifetime = lease_key(resource, owner);
-    let keys = [resource.keys(), vec![lifetime]].concat();
+    let keys = resource.keys().chain([lifetime]);
     let args = resource.force_args(publish, force);
-    call(&READ_FORCE_RELEASE, keys, args)
+    Call::new(&READ_FORCE_RELEASE, keys, args)
 }

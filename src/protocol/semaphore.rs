@@ -3,11 +3,11 @@
 
 use std::sync::Arc;
 
-use super::calls::{AcquireArgs, Force, KindCalls, NewField, call, renew};
+use super::calls::{AcquireArgs, Force, KindCalls, NewField, joined_field, renew};
 use super::counter::{ReplyKey, keys_with_reply};
 use super::resource::Resource;
 use super::script::{Script, scripts};
-use super::{Arg, Call, Field, Publish, Unexpected, Value, lock};
+use super::{Arg, Call, Field, Keys, Publish, Unexpected, Value, lock};
 use crate::client_id::is_uuid;
 
 scripts! {
@@ -42,14 +42,14 @@ pub(super) static CALLS: KindCalls = KindCalls {
     ..lock::CALLS
 };
 
-fn field(new_field: NewField<'_>) -> String {
+fn field(new_field: NewField<'_>) -> Field {
     let NewField {
         client,
         number,
         permits,
         ..
     } = new_field;
-    format!("{client}:{number}:{permits}")
+    joined_field(client, number, &format!(":{permits}"))
 }
 
 /// The number of permits of a hold.
@@ -73,30 +73,31 @@ pub(super) fn acquire_by(
     publish: Publish,
     args: &AcquireArgs<'_>,
 ) -> Call {
-    let mut keys = resource.keys();
-    if args.limit.is_some() || args.permits > 1 {
-        keys.push(resource.limit_key());
-    }
+    let names_limit = args.limit.is_some() || args.permits > 1;
+    let keys = resource
+        .keys()
+        .chain(names_limit.then(|| resource.limit_key()));
     let limit = args.limit.map(|limit| Arg::Int(limit.into()));
-    let args = [resource.publish_args(publish), args.owner_and_lease()].concat();
-    call(script, keys, args.into_iter().chain(limit).collect())
+    let publish = resource.publish_args(publish).into_iter();
+    let args = publish.chain(args.owner_and_lease()).chain(limit);
+    Call::new(script, keys, args)
 }
 
 /// The keys of a semaphore, and that of its limit.
-pub(super) fn keys_with_limit(resource: &Resource) -> Vec<Arc<str>> {
-    [resource.keys(), vec![resource.limit_key()]].concat()
+pub(super) fn keys_with_limit(resource: &Resource) -> impl Iterator<Item = Arc<str>> {
+    resource.keys().chain([resource.limit_key()])
 }
 
 fn release(resource: &Resource, publish: Publish, _count: u32, field: &Field) -> Call {
-    call(
+    Call::new(
         &RELEASE,
         resource.keys(),
         resource.release_args(publish, field),
     )
 }
 
-pub(super) fn holds_key(resource: &Resource, _field: &str) -> Vec<Arc<str>> {
-    vec![resource.extra_keys[0].clone()]
+pub(super) fn holds_key(resource: &Resource, _field: &str) -> Keys {
+    [resource.extra_keys[0].clone()].into_iter().collect()
 }
 
 /// Adds permits, or removes some. Creates a semaphore that does not exist.
@@ -106,26 +107,23 @@ pub(crate) fn add(
     permits: i64,
     (reply, [request, kept]): ReplyKey,
 ) -> Call {
-    let args = [
-        resource.publish_args(publish),
-        vec![Arg::Int(permits), request, kept],
-    ]
-    .concat();
-    call(&ADD, keys_with_reply(resource, reply), args)
+    let publish = resource.publish_args(publish).into_iter();
+    let args = publish.chain([Arg::Int(permits), request, kept]);
+    Call::new(&ADD, keys_with_reply(resource, reply), args)
 }
 
 pub(crate) fn drain(resource: &Resource, publish: Publish, (reply, kept): ReplyKey) -> Call {
-    let args = [resource.publish_args(publish), kept.into()].concat();
-    call(&DRAIN, keys_with_reply(resource, reply), args)
+    let args = resource.publish_args(publish).into_iter().chain(kept);
+    Call::new(&DRAIN, keys_with_reply(resource, reply), args)
 }
 
 pub(crate) fn available(resource: &Resource, publish: Publish) -> Call {
-    call(&AVAILABLE, resource.keys(), resource.publish_args(publish))
+    Call::new(&AVAILABLE, resource.keys(), resource.publish_args(publish))
 }
 
 /// The numbers of available and of held permits.
 pub(crate) fn count(resource: &Resource, publish: Publish) -> Call {
-    call(&COUNT, resource.keys(), resource.publish_args(publish))
+    Call::new(&COUNT, resource.keys(), resource.publish_args(publish))
 }
 
 /// The reply of [`count`].
@@ -150,14 +148,14 @@ pub(crate) enum Total {
 /// Sets the total number of permits, held ones included. It replaces the limit that was applied
 /// last.
 pub(crate) fn resize(resource: &Resource, publish: Publish, permits: i64, total: Total) -> Call {
-    let total = vec![Arg::Int(permits), Arg::Int(total as i64)];
-    let args = [resource.publish_args(publish), total].concat();
-    call(&RESIZE, keys_with_limit(resource), args)
+    let total = [Arg::Int(permits), Arg::Int(total as i64)];
+    let args = resource.publish_args(publish).into_iter().chain(total);
+    Call::new(&RESIZE, keys_with_limit(resource), args)
 }
 
 /// Gives the permits of an owner back, which must be given.
 pub(crate) fn force_release(resource: &Resource, publish: Publish, force: Force<'_>) -> Call {
-    call(
+    Call::new(
         &FORCE_RELEASE,
         resource.keys(),
         resource.force_args(publish, force),
@@ -166,9 +164,5 @@ pub(crate) fn force_release(resource: &Resource, publish: Publish, force: Force<
 
 /// Forgets a hold, so that its permits never come back by the end of a lease.
 pub(crate) fn keep(resource: &Resource, field: &Field) -> Call {
-    call(
-        &KEEP,
-        holds_key(resource, field),
-        vec![field.clone().into()],
-    )
+    Call::new(&KEEP, holds_key(resource, field), [field.clone().into()])
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::calls::{AcquireArgs, Force, KindCalls, call, ms};
+use super::calls::{AcquireArgs, Force, KindCalls, ms};
 use super::resource::Resource;
 use super::script::scripts;
 use super::{Arg, Call, Field, Publish, lock};
@@ -29,25 +29,21 @@ pub(super) static CALLS: KindCalls = KindCalls {
 };
 
 fn acquire(resource: &Resource, _publish: Publish, args: &AcquireArgs<'_>) -> Call {
-    call(&ACQUIRE, resource.keys(), args.owner_and_lease())
+    Call::new(&ACQUIRE, resource.keys(), args.owner_and_lease())
 }
 
 fn reenter(resource: &Resource, field: &Field, lease: Duration, _count: u32) -> Call {
-    call(
-        &EXTEND,
-        resource.keys(),
-        vec![field.clone().into(), ms(lease)],
-    )
+    Call::new(&EXTEND, resource.keys(), [field.clone().into(), ms(lease)])
 }
 
 fn release(resource: &Resource, _publish: Publish, count: u32, field: &Field) -> Call {
-    call(
+    Call::new(
         &RELEASE,
         resource.keys(),
-        vec![Arg::Int(count.into()), field.clone().into()],
+        [Arg::Int(count.into()), field.clone().into()],
     )
 }
 
 fn force_release(resource: &Resource, _publish: Publish, force: Force<'_>) -> Call {
-    call(&FORCE_RELEASE, resource.only_key(), force.args().into())
+    Call::new(&FORCE_RELEASE, resource.only_key(), force.args())
 }

@@ -1,6 +1,5 @@
 //! Who waits for a lock.
 
-use super::calls::call;
 use super::kind::Kind;
 use super::resource::Resource;
 use super::script::scripts;
@@ -32,11 +31,8 @@ pub fn numsub(publish: Publish) -> &'static str {
 
 pub(crate) fn waiters(resource: &Resource, publish: Publish) -> Call {
     let is_fair = resource.kind == Kind::Fair;
-    let keys = if is_fair {
-        resource.keys()
-    } else {
-        resource.only_key()
-    };
+    let extra_keys = resource.keys().skip(1).filter(|_| is_fair);
+    let keys = resource.only_key().into_iter().chain(extra_keys);
     // Each waiter of a fair lock has its own channel.
     let shares_one = resource.kind.wait_mode().listens() && !is_fair;
     let channel = if shares_one {
@@ -44,10 +40,10 @@ pub(crate) fn waiters(resource: &Resource, publish: Publish) -> Call {
     } else {
         Arg::from("")
     };
-    call(
+    Call::new(
         &WAITERS,
         keys,
-        vec![Arg::from(numsub(publish)), channel, Arg::Int(MOST)],
+        [Arg::from(numsub(publish)), channel, Arg::Int(MOST)],
     )
 }
 

@@ -2,16 +2,39 @@
 
 use std::sync::{Arc, OnceLock};
 
+use smallvec::SmallVec;
+
 /// One run of a script.
 #[derive(Clone, Debug)]
 pub struct Call {
     /// Which script.
     pub script: &'static Script,
     /// Its `KEYS`.
-    pub keys: Vec<Arc<str>>,
+    pub keys: Keys,
     /// Its `ARGV`.
-    pub args: Vec<Arg>,
+    pub args: Args,
 }
+
+impl Call {
+    /// A run of this script with these keys and arguments.
+    pub fn new(
+        script: &'static Script,
+        keys: impl IntoIterator<Item = Arc<str>>,
+        args: impl IntoIterator<Item = Arg>,
+    ) -> Self {
+        Call {
+            script,
+            keys: keys.into_iter().collect(),
+            args: args.into_iter().collect(),
+        }
+    }
+}
+
+/// The keys of a call. Those of most calls need no allocation.
+pub type Keys = SmallVec<[Arc<str>; 1]>;
+
+/// The arguments of a call. Those of most calls need no allocation.
+pub type Args = SmallVec<[Arg; 5]>;
 
 /// One argument of a script. Numbers travel as decimal text.
 #[derive(Clone, Debug, PartialEq, Eq)]

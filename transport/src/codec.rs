@@ -387,8 +387,9 @@ pub(super) fn write_call(out: &mut BytesMut, call: &Call, form: ScriptForm, keys
     head(out, b'*', 3 + call.keys.len() + call.args.len());
     match form {
         ScriptForm::Hash => {
-            bulk(out, b"EVALSHA");
-            bulk(out, call.script.sha1().as_bytes());
+            out.extend_from_slice(b"$7\r\nEVALSHA\r\n$40\r\n");
+            out.extend_from_slice(call.script.sha1().as_bytes());
+            out.extend_from_slice(b"\r\n");
         }
         ScriptForm::Text => {
             bulk(out, b"EVAL");
@@ -425,7 +426,17 @@ fn bulk(out: &mut BytesMut, word: &[u8]) {
 }
 
 fn head(out: &mut BytesMut, kind: u8, number: usize) {
-    out.put_u8(kind);
-    out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
-    out.extend_from_slice(b"\r\n");
+    // Most lengths have one digit or two.
+    match u8::try_from(number) {
+        Ok(number @ ..10) => out.extend_from_slice(&[kind, b'0' + number, b'\r', b'\n']),
+        Ok(number @ 10..100) => {
+            let [tens, ones] = [number / 10, number % 10].map(|digit| b'0' + digit);
+            out.extend_from_slice(&[kind, tens, ones, b'\r', b'\n']);
+        }
+        _ => {
+            out.put_u8(kind);
+            out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
+            out.extend_from_slice(b"\r\n");
+        }
+    }
 }

@@ -110,7 +110,7 @@ mod url;
 pub use abilities::{Abilities, Scripts, Servers};
 pub use address_map::AddressMap;
 pub use call::Script;
-pub use call::{Arg, Call, Value};
+pub use call::{Arg, Args, Call, Keys, Value};
 pub use call_error::{CallError, Fault, sort_error_reply};
 pub use credentials::{
     Credentials, CredentialsFuture, CredentialsProvider, Provider, without_secret,

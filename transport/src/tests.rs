@@ -331,11 +331,7 @@ fn remote(url: &str) -> Remote {
 }
 
 fn add(key: &str) -> Call {
-    Call {
-        script: &ADD,
-        keys: vec![Arc::from(key)],
-        args: vec![Arg::Int(1)],
-    }
+    Call::new(&ADD, [Arc::from(key)], [Arg::Int(1)])
 }
 
 fn take(key: &str, owner: &str) -> Call {
@@ -347,11 +343,7 @@ fn give(key: &str, owner: &str) -> Call {
 }
 
 fn with_field(script: &'static Script, key: &str, owner: &str) -> Call {
-    Call {
-        script,
-        keys: vec![Arc::from(key)],
-        args: vec![Arg::from(owner)],
-    }
+    Call::new(script, [Arc::from(key)], [Arg::from(owner)])
 }
 
 async fn until(what: &str, mut holds: impl FnMut() -> bool) {

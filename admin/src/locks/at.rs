@@ -119,7 +119,7 @@ impl<'a> Key<'a> {
     async fn run(&self, script: &'static Script, args: Vec<Arg>) -> Result<Value, CallError> {
         if let Some(text) = self.text {
             let keys = vec![Arc::from(text)];
-            let call = Call { script, keys, args };
+            let call = Call::new(script, keys, args);
             return self.parts.call(Lane::Caller, call).await;
         }
         // The keys of a call are texts.

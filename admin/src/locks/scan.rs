@@ -49,11 +49,7 @@ pub(super) fn step(cursor: &Cursor, pattern: &str, count: i64, publish: Publish)
         Arg::from(pattern),
         Arg::Int(count),
     ];
-    Call {
-        script: &LOCKS_SCAN,
-        keys: vec![],
-        args: [names(publish), step.into()].concat(),
-    }
+    Call::new(&LOCKS_SCAN, [], [names(publish), step.into()].concat())
 }
 
 /// The names of keys and commands, for both scripts.
@@ -122,11 +118,7 @@ pub(super) fn look(key: &Arc<str>, publish: Publish, leases: Option<&[Arc<str>]>
     let key = std::slice::from_ref(key);
     let keys = [key, &*beside, leases.unwrap_or_default()].concat();
     let asks = Arg::Int(leases.is_none().into());
-    Call {
-        script: &LOCK_LOOK,
-        keys,
-        args: [names(publish), vec![asks]].concat(),
-    }
+    Call::new(&LOCK_LOOK, keys, [names(publish), vec![asks]].concat())
 }
 
 /// A look at a key that is no text, and which cannot be the key of a call: the script, and its

@@ -36,11 +36,7 @@ pub(super) async fn ask_for_limits(ask: Ask<'_>) {
     };
     let (one, other) = (key(0, ""), key(1, ""));
     let slots = async {
-        let call = |keys| Call {
-            script: &WITH_KEYS,
-            keys,
-            args: vec![],
-        };
+        let call = |keys: Vec<Arc<str>>| Call::new(&WITH_KEYS, keys, []);
         let several = call(vec![one.clone(), other]);
         let fault = if transport.takes_many_keys() {
             refused(parts, several, call(vec![one])).await
@@ -56,10 +52,12 @@ pub(super) async fn ask_for_limits(ask: Ask<'_>) {
             return;
         };
         let (one, other) = (key(tag, ""), key(tag, ":undeclared"));
-        let call = |keys: &[&Arc<str>]| Call {
-            script: &WITH_UNDECLARED,
-            keys: keys.iter().map(|key| Arc::clone(key)).collect(),
-            args: vec![Arg::Text(other.clone())],
+        let call = |keys: &[&Arc<str>]| {
+            Call::new(
+                &WITH_UNDECLARED,
+                keys.iter().map(|key| Arc::clone(key)),
+                [Arg::Text(other.clone())],
+            )
         };
         if !abilities.declared_keys_only
             && let Some(fault) = refused(parts, call(&[&one]), call(&[&one, &other])).await

@@ -108,11 +108,7 @@ fn deliver(notifications: impl IntoIterator<Item = Notification>) {
 }
 
 fn call(number: i64) -> Call {
-    Call {
-        script: &SCRIPT,
-        keys: vec![Arc::from("k")],
-        args: vec![Arg::Int(number)],
-    }
+    Call::new(&SCRIPT, [Arc::from("k")], [Arg::Int(number)])
 }
 
 /// The bytes of a call with the hash of its script.

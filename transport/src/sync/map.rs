@@ -6,12 +6,13 @@ use std::hash::Hash;
 
 use dashmap::DashMap;
 use dashmap::mapref::one::{Ref, RefMut};
+use foldhash::fast::RandomState;
 
 use super::{CountedGuard, Held};
 
 /// A map with independent entries by name.
 #[derive(Debug)]
-pub struct Map<K: Eq + Hash, V>(DashMap<K, V>);
+pub struct Map<K: Eq + Hash, V>(DashMap<K, V, RandomState>);
 
 /// A locked entry. A thread may hold one at a time.
 pub(crate) type Entry<'a, K, V> = CountedGuard<Ref<'a, K, V>>;
@@ -77,6 +78,6 @@ impl<K: Eq + Hash + Clone, V> Map<K, V> {
 
 impl<K: Eq + Hash, V> Default for Map<K, V> {
     fn default() -> Self {
-        Map(DashMap::new())
+        Map(DashMap::default())
     }
 }

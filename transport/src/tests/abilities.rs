@@ -85,7 +85,7 @@ async fn a_server_that_refuses_scripts_without_keys_is_asked_with_one() {
     let with_a_key = "EVAL local key = KEYS[1] return redis.call('exists', key) 1 ";
     assert_eq!(server.said(with_a_key), 1);
     let without = Call {
-        keys: Vec::new(),
+        keys: Keys::new(),
         ..add("n")
     };
     let error = transport.call(Lane::Caller, without).await.unwrap_err();

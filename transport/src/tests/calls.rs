@@ -7,15 +7,15 @@ async fn keys_arguments_and_replies_of_any_form_arrive() {
     needs_a_server!();
     let server = Server::start();
     let testbed = Testbed::patient(&server).await;
-    let call = Call {
-        script: &ECHO,
-        keys: vec![Arc::from("k{1}"), Arc::from("ключ")],
-        args: vec![
+    let call = Call::new(
+        &ECHO,
+        [Arc::from("k{1}"), Arc::from("ключ")],
+        [
             Arg::Int(i64::MIN),
             Arg::Text(Arc::from("")),
             Arg::Int(i64::MAX),
         ],
-    };
+    );
     let text = |text: &str| Value::Text(text.to_owned());
     let expected = Value::Array(vec![
         Value::Array(vec![text("k{1}"), text("ключ")]),
@@ -58,11 +58,7 @@ async fn temporary_conditions_of_the_server_are_not_applied() {
     let server = Server::start_with(&["--lua-time-limit", "10"]);
     let testbed = Testbed::new(&server).await;
     testbed.add(Lane::Caller, "n").await.unwrap();
-    let spin = Call {
-        script: &SPIN,
-        keys: vec![],
-        args: vec![],
-    };
+    let spin = Call::new(&SPIN, [], []);
     let redis = testbed.redis.clone();
     let spinning = Handle::current().spawn(async move { redis.call(Lane::Background, spin).await });
     // The first call may block until the script has reached its time limit.

@@ -65,11 +65,7 @@ async fn calls_of_several_scripts_keep_their_order() {
         if n % 7 == 0 {
             let letter = format!("{n};");
             let args = vec![Arg::from(letter.as_str())];
-            let call = Call {
-                script: &APPEND,
-                keys: vec![Arc::from("text")],
-                args,
-            };
+            let call = Call::new(&APPEND, [Arc::from("text")], args);
             others.push(started(&testbed, call).await);
             expected.push_str(&letter);
         }

@@ -20,11 +20,7 @@ const CROWD: u64 = 50;
 
 fn number(number: u64) -> Call {
     let number = i64::try_from(number).unwrap();
-    Call {
-        script: &ECHO_LAST,
-        keys: vec![],
-        args: vec![Arg::Int(number)],
-    }
+    Call::new(&ECHO_LAST, [], [Arg::Int(number)])
 }
 
 /// Polls a call to its end, or only a few times. Returns whether it was answered, and checks the

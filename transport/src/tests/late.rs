@@ -9,19 +9,11 @@ static ECHO_LAST: Script = Script::new("echo_last", "return ARGV[#ARGV]");
 /// A call whose argument is so long that the outbox takes no other call.
 fn long(number: i64) -> Call {
     let filler = Arg::Text(Arc::from("x".repeat(70_000)));
-    Call {
-        script: &ECHO_LAST,
-        keys: vec![],
-        args: vec![filler, Arg::Int(number)],
-    }
+    Call::new(&ECHO_LAST, [], [filler, Arg::Int(number)])
 }
 
 fn short(number: i64) -> Call {
-    Call {
-        script: &ECHO_LAST,
-        keys: vec![],
-        args: vec![Arg::Int(number)],
-    }
+    Call::new(&ECHO_LAST, [], [Arg::Int(number)])
 }
 
 fn length(call: &Call) -> usize {

@@ -6,11 +6,7 @@ use super::memory::{
 use super::*;
 
 fn call() -> Call {
-    Call {
-        script: &ECHO,
-        keys: vec![],
-        args: vec!["x".into()],
-    }
+    Call::new(&ECHO, [], ["x".into()])
 }
 
 fn is_up(testbed: &MemoryTestbed, lane: Lane) -> bool {

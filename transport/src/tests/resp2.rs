@@ -444,11 +444,7 @@ async fn a_real_server_without_hello_serves_calls_and_messages() {
     );
     let testbed = Testbed::patient(&server).await;
     assert_eq!(testbed.add(Lane::Caller, "n").await, Ok(1));
-    let echo = Call {
-        script: &ECHO,
-        keys: vec![],
-        args: vec![Arg::from("a")],
-    };
+    let echo = Call::new(&ECHO, [], [Arg::from("a")]);
     let (array, text) = (Value::Array, |text: &str| Value::Text(text.to_owned()));
     let expected = array(vec![
         array(vec![]),

@@ -8,11 +8,7 @@ use tokio::sync::oneshot;
 static ECHO_LAST: Script = Script::new("echo_last", "return ARGV[#ARGV]");
 
 fn number(number: i64) -> Call {
-    Call {
-        script: &ECHO_LAST,
-        keys: vec![],
-        args: vec![Arg::Int(number)],
-    }
+    Call::new(&ECHO_LAST, [], [Arg::Int(number)])
 }
 
 /// The outcome of the call with this number.
@@ -227,15 +223,8 @@ async fn replies_that_look_like_pushes_are_replies() {
     ];
     for round in 0..10 {
         let calls = kinds.map(|kind| {
-            let args = [kind, "c", "x"].map(Arg::from).into();
-            testbed.redis.call(
-                Lane::Caller,
-                Call {
-                    script: &LIKE,
-                    keys: vec![],
-                    args,
-                },
-            )
+            let args = [kind, "c", "x"].map(Arg::from);
+            testbed.redis.call(Lane::Caller, Call::new(&LIKE, [], args))
         });
         let outcomes = futures::future::join_all(calls).await;
         for (kind, outcome) in kinds.iter().zip(outcomes) {
@@ -296,11 +285,7 @@ async fn a_call_without_its_script_is_sent_once_more_with_it() {
 #[tokio::test(start_paused = true)]
 async fn an_undo_is_sent_after_its_call() {
     static UNDO: Script = Script::new("undo", "return 'undo'");
-    let undo = Call {
-        script: &UNDO,
-        keys: vec![],
-        args: vec!["undo".into()],
-    };
+    let undo = Call::new(&UNDO, [], ["undo".into()]);
     for before in 0..3 {
         for yields in 0..8 {
             let testbed =

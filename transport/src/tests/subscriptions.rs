@@ -282,11 +282,7 @@ async fn a_busy_server_keeps_its_subscriptions_and_refuses_none() {
     let testbed = Testbed::new(&server).await;
     testbed.subscribe("before").await.unwrap();
     let redis = testbed.redis.clone();
-    let spin = Call {
-        script: &SPIN,
-        keys: vec![],
-        args: vec![],
-    };
+    let spin = Call::new(&SPIN, [], []);
     let spinning = Handle::current().spawn(async move { redis.call(Lane::Background, spin).await });
     let deadline = Instant::now() + SECOND * 5;
     loop {

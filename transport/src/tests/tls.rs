@@ -83,11 +83,7 @@ async fn calls_and_messages_of_any_size_arrive() {
     for length in [0, 1, 16_383, 16_384, 16_385, 3_000_000] {
         let text = "x".repeat(length);
         let args = vec![Arg::from(text.as_str())];
-        let call = Call {
-            script: &LAST,
-            keys: vec![],
-            args,
-        };
+        let call = Call::new(&LAST, [], args);
         for lane in LANES {
             assert_eq!(
                 redis.call(lane, call.clone()).await,

@@ -166,14 +166,7 @@ impl Caller {
         self.id += 1;
         let id = self.id.to_string();
         let args = vec![Arg::Text(Arc::from(id.as_str()))];
-        let asked = connection.call(
-            Call {
-                script: &ECHO,
-                keys: Vec::new(),
-                args,
-            },
-            KeyForm::Plain,
-        );
+        let asked = connection.call(Call::new(&ECHO, Vec::new(), args), KeyForm::Plain);
         (id, asked)
     }
 

@@ -137,11 +137,7 @@ impl Testbed {
         let mut generation = 0;
         self.change(&connection, |known| generation = known.generation);
         assert!(generation >= least, "a connection to a former target");
-        let call = Call {
-            script: &ECHO,
-            keys: Vec::new(),
-            args: vec![Arg::Text(Arc::from("1"))],
-        };
+        let call = Call::new(&ECHO, Vec::new(), [Arg::Text(Arc::from("1"))]);
         let outcome = connection
             .call(call, KeyForm::Plain)
             .and_then(|answer| block_on(answer).unwrap());
