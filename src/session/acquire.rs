@@ -15,8 +15,8 @@ use crate::session::core::{Core, Handle};
 use crate::session::hold::Hold;
 use crate::session::poll_watch::{PollLimit, Wait};
 use crate::session::reentry::{OwnerRelation, Proofs};
-use crate::session::request::{Request, outage_retry, run_watched};
-use crate::session::retry::{Retry, RetryDelay};
+use crate::session::request::{OutageRetry, Request, run_watched};
+use crate::session::retry::RetryDelay;
 use crate::session::share::{HoldShare, raise};
 use crate::session::subscriptions::{Listener, Source};
 use crate::session::waiter::{SHORTEST, Waiter, WaiterSignal, Yield, Yielded};
@@ -113,7 +113,7 @@ struct QueueSlot<'a> {
 impl<'a> QueueSlot<'a> {
     fn take(handle: &'a Arc<Handle>, request: &'a Request) -> Self {
         let core = handle.core();
-        let waiter = Waiter::new(request.terms, request.no_expiry.clone());
+        let waiter = Waiter::new(request.terms);
         core.queues.enter(&request.resource, &waiter);
         QueueSlot {
             handle,
@@ -200,13 +200,17 @@ impl<'a> QueueSlot<'a> {
     /// Runs as the contender: asks Redis until it has the lock or the wait is over.
     async fn contend(&mut self, yielding: Option<Box<Yield>>) -> Result<Outcome, Error> {
         self.request.contends();
+        if self.waiter.met_no_expiry() {
+            self.request.saw_holder(None);
+        }
         let waiter = self.waiter.clone();
         let mut attempt = Attempt::new(self.handle.core(), self.request).waiting(&waiter);
-        let outcome = self.ask_until_over(&mut attempt, yielding).await;
-        if matches!(outcome, Err(Error::Timeout { .. })) {
-            rarely(attempt.leave()).await;
-        }
-        outcome
+        let timeout = match self.ask_until_over(&mut attempt, yielding).await {
+            Err(timeout @ Error::Timeout { .. }) => timeout,
+            done => return done,
+        };
+        rarely(attempt.leave()).await;
+        Err(timeout)
     }
 
     /// Each round forgets, asks, listens and sleeps, in this order, so that no release is missed:
@@ -219,7 +223,7 @@ impl<'a> QueueSlot<'a> {
     ) -> Result<Outcome, Error> {
         let (core, request) = (self.handle.core(), self.request);
         let (calls, kind) = (&core.calls, request.resource.kind);
-        let mut retry = outage_retry();
+        let mut retry = None;
         let mut delay = RetryDelay::new(calls, kind, &request.settings);
         let (mut listener, mut woken, mut yielded) = (None, false, Yielded::Not);
         // Listen first if that is free, or if this waiter will wait in any case: then one call is
@@ -242,13 +246,21 @@ impl<'a> QueueSlot<'a> {
             self.waiter.forget_wakes();
             let asked_at = Instant::now();
             attempt.set_listening(listener.as_ref());
-            let left = match rarely(self.ask(attempt, &mut retry)).await? {
-                Some(Answer::HeldFor(left)) => left,
-                Some(Answer::Granted(hold)) => return Ok(self.granted(&hold, yielded)),
-                Some(Answer::Open) => return Ok(self.opened(asked_at)),
-                Some(Answer::Never(error)) => return Err(error),
-                None => continue,
+            let answer = match attempt.take_handed_over_hold() {
+                Some(hold) => Ok(Answer::Granted(hold)),
+                None => attempt.ask().await,
             };
+            let left = match answer {
+                Ok(Answer::HeldFor(left)) => left,
+                Ok(Answer::Granted(hold)) => return Ok(self.granted(&hold, yielded)),
+                Ok(Answer::Open) => return Ok(self.opened(asked_at)),
+                Ok(Answer::Never(error)) => return Err(error),
+                Err(error) => {
+                    rarely(request.ride_out(calls, &mut retry, error)).await?;
+                    continue;
+                }
+            };
+            self.waiter.set_no_expiry(request.met_no_expiry());
             // Another owner had the lock, so whatever this waiter gets from now on comes after
             // others.
             yielded = Yielded::ForOthers;
@@ -335,10 +347,10 @@ async fn try_without_queueing(
     request: &Request,
 ) -> Result<Option<HoldShare>, Error> {
     let core = handle.core();
-    let mut retry = outage_retry();
+    let mut retry = None;
     let mut attempt = Attempt::new(core, request);
     loop {
-        match attempt.ask(request.limit(&core.calls)).await {
+        match attempt.ask().await {
             Ok(Answer::Granted(hold)) => {
                 let share = HoldShare::granted(handle, request, &hold);
                 core.lose_if_closed(&hold);
@@ -362,25 +374,6 @@ impl QueueSlot<'_> {
             && request.resource.kind != Kind::Fair
             && request.resource.looks_at_channel(is_subscribed);
         is_warm || core.queues.is_crowded(&request.resource)
-    }
-
-    /// Asks Redis once, unless a message has said that the lock was granted. `None` after an
-    /// outage: ask again.
-    async fn ask(
-        &self,
-        attempt: &mut Attempt<'_>,
-        retry: &mut Retry,
-    ) -> Result<Option<Answer>, Error> {
-        let (core, request) = (self.handle.core(), self.request);
-        if let Some(hold) = attempt.take_handed_over_hold() {
-            return Ok(Some(Answer::Granted(hold)));
-        }
-        match attempt.ask(request.limit(&core.calls)).await {
-            Ok(answer) => Ok(Some(answer)),
-            Err(error) => rarely(request.ride_out(&core.calls, retry, error))
-                .await
-                .map(|()| None),
-        }
     }
 }
 
@@ -441,7 +434,7 @@ impl<'a> QueueSlot<'a> {
     /// time to ask.
     async fn listen(
         &self,
-        retry: &mut Retry,
+        retry: &mut OutageRetry,
         source: Source,
         asked_at: Option<Instant>,
     ) -> Result<Option<Listener<'a>>, Error> {
@@ -539,10 +532,7 @@ pub(crate) async fn wait_open(handle: &Arc<Handle>, request: Request) -> Result<
 
 /// Asks once; fails with a timeout if the latch is closed.
 async fn ask_once(core: &Core, request: &Request) -> Result<(), Error> {
-    match Attempt::new(core, request)
-        .ask(request.limit(&core.calls))
-        .await
-    {
+    match Attempt::new(core, request).ask().await {
         Ok(Answer::Open) => Ok(()),
         Ok(Answer::HeldFor(_) | Answer::Granted(_)) => Err(request.timed_out(core)),
         Ok(Answer::Never(error)) => Err(error),

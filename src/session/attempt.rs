@@ -102,18 +102,19 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// Asks Redis once, and waits for the reply until `limit`.
-    pub(super) async fn ask(&mut self, limit: Option<Instant>) -> Result<Answer, CallError> {
-        let key = self.request.resource.key.clone();
-        let before = self.core.calls.epoch_if_durable(Lane::Caller, &key);
-        let (mut sent, mut acquired) = self.ask_once(limit).await?;
-        if acquired == Acquired::PlaceGone
-            && let Some(waiter) = self.waiter
-        {
-            // Ask again at once: without a place, no message would wake this waiter.
-            waiter.record_lost_place();
-            (sent, acquired) = self.ask_once(limit).await?;
-        }
+    /// Asks Redis once.
+    pub(super) async fn ask(&mut self) -> Result<Answer, CallError> {
+        let key = &self.request.resource.key;
+        let before = self.core.calls.epoch_if_durable(Lane::Caller, key);
+        let mut asks_again = self.waiter;
+        let (sent, acquired) = loop {
+            let (sent, acquired) = self.ask_once().await?;
+            match asks_again.take() {
+                // Ask again at once: without a place, no message would wake this waiter.
+                Some(waiter) if acquired == Acquired::PlaceGone => waiter.record_lost_place(),
+                _ => break (sent, acquired),
+            }
+        };
         self.note_list(&acquired);
         match acquired {
             Acquired::Yes(_) if self.request.resource.kind == Kind::Latch => {
@@ -140,9 +141,18 @@ impl<'a> Attempt<'a> {
     }
 
     /// Sends the acquisition, and reads its reply.
-    async fn ask_once(&mut self, limit: Option<Instant>) -> Result<(Moment, Acquired), CallError> {
-        let call = self.acquire_call();
-        let (sent, reply) = self.send(call, limit).await;
+    async fn ask_once(&mut self) -> Result<(Moment, Acquired), CallError> {
+        let calls = &self.core.calls;
+        let (sent, call) = (calls.now(), self.acquire_call());
+        self.begin();
+        let reply = if calls.life.is_closed() {
+            Err(CallError::Closed)
+        } else {
+            // CANCEL: the attempt's drop queues an undo behind this call.
+            let limit = self.request.limit(calls);
+            calls.call_until(limit, call).await
+        };
+        self.end(&reply);
         if reply.is_err() {
             // The lost reply may have said that Redisson may wake this waiter.
             self.heard_by = HeardBy::Owner;
@@ -222,23 +232,6 @@ impl<'a> Attempt<'a> {
             self.queued_in_redis = false;
             self.pending = None;
         }
-    }
-
-    async fn send(
-        &mut self,
-        call: Call,
-        limit: Option<Instant>,
-    ) -> (Moment, Result<Value, CallError>) {
-        let sent = self.core.calls.now();
-        self.begin();
-        let reply = if self.core.calls.life.is_closed() {
-            Err(CallError::Closed)
-        } else {
-            // CANCEL: the attempt's drop queues an undo behind this call.
-            self.core.calls.call_until(limit, call).await
-        };
-        self.end(&reply);
-        (sent, reply)
     }
 
     /// Called before a call about the field is sent.

@@ -221,7 +221,7 @@ mod tests {
             .terms(PERIOD)
             .expect("good terms");
         let waiter = |number| {
-            let waiter = Waiter::new(terms, Arc::default());
+            let waiter = Waiter::new(terms);
             (Arc::from(format!("field {number}")), waiter)
         };
         (0..number).map(waiter).collect()

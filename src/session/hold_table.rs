@@ -279,7 +279,10 @@ impl HoldTable {
             };
             table.put(hold, until);
         }
-        table.asleep_until = table.due.keys().next().map(|(due, _)| *due);
+        // An empty table keeps the time at which the loop would have woken. So of holds that come and
+        // go, only the first of a lease wakes it.
+        let first = table.due.keys().next().map(|(due, _)| *due);
+        table.asleep_until = first.or(table.asleep_until.filter(|until| *until > now));
         taken
     }
 

@@ -249,8 +249,12 @@ impl Path {
         };
         let sent = Instant::now();
         // Build the call only now: guards may have come and gone while this release waited for its
-        // slot.
-        let reply = core.calls.call(self.lane, call()?).await;
+        // slot. The block ends its life before the await, or the future would keep space for it.
+        let reply = {
+            let call = call()?;
+            core.calls.call(self.lane, call)
+        };
+        let reply = reply.await;
         drop(slot);
         Some((sent, reply))
     }

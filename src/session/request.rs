@@ -27,10 +27,8 @@ use crate::transport::{CallError, rarely};
 const OUTAGE_PAUSE: Duration = Duration::from_millis(50);
 const OUTAGE_PAUSE_MAX: Duration = Duration::from_secs(1);
 
-/// The retries of an acquisition's calls during an outage.
-pub(super) fn outage_retry() -> Retry {
-    Retry::growing(OUTAGE_PAUSE, OUTAGE_PAUSE_MAX)
-}
+/// The retries of an acquisition's calls during an outage, made when the first call fails.
+pub(super) type OutageRetry = Option<Box<Retry>>;
 
 /// One acquisition whose arguments are checked.
 #[derive(Debug)]
@@ -47,8 +45,7 @@ pub(crate) struct Request {
     /// How late the caller may poll.
     pub(crate) poll_limit: PollLimit,
     pub(crate) started: Instant,
-    /// The last call found a key without an expiry.
-    pub(super) no_expiry: Arc<AtomicBool>,
+    no_expiry: AtomicBool,
     pub(super) observer: Acquisition,
     /// What Redis is to say about the hold.
     pub(crate) description: Option<Arc<str>>,
@@ -66,7 +63,7 @@ impl Request {
         terms: HoldTerms,
         wait: Wait,
     ) -> Self {
-        let (started, no_expiry) = (Instant::now(), Arc::new(AtomicBool::new(false)));
+        let (started, no_expiry) = (Instant::now(), AtomicBool::new(false));
         let client = calls.client_id;
         let observer = calls
             .settings
@@ -95,6 +92,11 @@ impl Request {
     pub(super) fn saw_holder(&self, left: Option<Duration>) {
         let no_expiry = left.is_none() && self.resource.kind.tells_of_missing_expiry();
         self.no_expiry.store(no_expiry, Relaxed);
+    }
+
+    /// The last call found a key without an expiry.
+    pub(super) fn met_no_expiry(&self) -> bool {
+        self.no_expiry.load(Relaxed)
     }
 
     /// How this acquisition relates to what its owner holds under the same key.
@@ -130,9 +132,9 @@ impl Request {
 
     /// When a call that is sent now counts as lost, if that is before the call's own timeout.
     pub(super) fn limit(&self, calls: &Calls) -> Option<Instant> {
-        let now = Instant::now();
         match self.wait {
             Wait::Until(deadline) => {
+                let now = Instant::now();
                 let limit = deadline.max(now) + calls.grace();
                 (limit < now + calls.settings.command_timeout).then_some(limit)
             }
@@ -144,7 +146,7 @@ impl Request {
         count(&core.calls.counters.timed_out);
         let name = self.resource.name.clone();
         let mut in_the_way = core.held_here(&self.resource, self.caller);
-        if self.no_expiry.load(Relaxed) {
+        if self.met_no_expiry() {
             // Its owner may be unknown.
             in_the_way.get_or_insert_default().lease = None;
         }
@@ -185,9 +187,11 @@ impl Request {
     pub(super) async fn ride_out(
         &self,
         calls: &Calls,
-        retry: &mut Retry,
+        retry: &mut OutageRetry,
         error: CallError,
     ) -> Result<(), Error> {
+        let growing = || Box::new(Retry::growing(OUTAGE_PAUSE, OUTAGE_PAUSE_MAX));
+        let retry = retry.get_or_insert_with(growing);
         let error = retry.failed(error).map_err(|error| self.failed(error))?;
         if self.is_over() {
             return Err(self.failed(error));

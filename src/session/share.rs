@@ -19,7 +19,7 @@ use crate::session::hold::{Hold, LeaveOutcome};
 use crate::session::hold_table::FieldConflict;
 use crate::session::poll_watch::{Caller, CancelledAsUnpolled};
 use crate::session::release::{Path, hand_over, lost_before_its_release};
-use crate::session::request::{Request, outage_retry, run_watched};
+use crate::session::request::{Request, run_watched};
 use crate::session::waiter::Audience;
 use crate::stats::count;
 use crate::timer;
@@ -292,7 +292,7 @@ pub(super) async fn raise(
     hold: &Arc<Hold>,
 ) -> Result<Option<HoldShare>, Error> {
     let core = handle.core();
-    let mut retry = outage_retry();
+    let mut retry = None;
     loop {
         let Some(guards) = hold.join(request.terms) else {
             return Ok(None);

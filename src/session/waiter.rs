@@ -42,7 +42,7 @@ pub(crate) struct Waiter {
     /// The waiter's place in Redis. Boxed, because only the waiter that asks Redis has one.
     ticket: Mutex<Option<Box<Ticket>>>,
     /// True if the last call found a key without an expiry. Passed on to the waiters behind.
-    no_expiry: Arc<AtomicBool>,
+    no_expiry: AtomicBool,
     /// When the waiter's own timer should wake it.
     due: Mutex<Option<Instant>>,
     /// Something may have changed in Redis.
@@ -82,7 +82,7 @@ pub(crate) struct Handover {
 }
 
 impl Waiter {
-    pub(crate) fn new(terms: HoldTerms, no_expiry: Arc<AtomicBool>) -> Arc<Self> {
+    pub(crate) fn new(terms: HoldTerms) -> Arc<Self> {
         let signal = Mutex::new(WaiterSignal::None);
         Arc::new(Waiter {
             id: NEXT.fetch_add(1, Relaxed),
@@ -90,7 +90,7 @@ impl Waiter {
             signal,
             since: Instant::now(),
             ticket: Mutex::new(None),
-            no_expiry,
+            no_expiry: AtomicBool::new(false),
             due: Mutex::new(None),
             woken: AtomicBool::new(false),
             notify: Notify::new(),
@@ -226,7 +226,11 @@ impl Waiter {
     /// The previous contender got no answer but *held*. What it learned about the key stays true
     /// until a later call says otherwise.
     pub(super) fn learns_from(&self, contender: &Waiter) {
-        self.no_expiry.store(contender.met_no_expiry(), Relaxed);
+        self.set_no_expiry(contender.met_no_expiry());
+    }
+
+    pub(super) fn set_no_expiry(&self, no_expiry: bool) {
+        self.no_expiry.store(no_expiry, Relaxed);
     }
 
     pub(super) fn met_no_expiry(&self) -> bool {

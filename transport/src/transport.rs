@@ -1,8 +1,11 @@
 //! The transport to one deployment. It picks the node for each key and owns the connections to the
 //! nodes.
 
+use std::future::ready;
 use std::sync::Arc;
 
+use futures_util::TryFutureExt as _;
+use futures_util::future::Either;
 use tokio::sync::oneshot;
 
 use crate::abilities::{Abilities, Known, SHARDED_MESSAGES, Scripts, Servers, is_of_a_cluster};
@@ -96,18 +99,27 @@ impl Transport {
         }
     }
 
-    /// Runs a script once. Dropping the future does not stop a call that was sent.
+    /// Runs a script once. It is sent at once, or, in a cluster, by the first poll. Dropping the
+    /// future does not stop a call that was sent.
+    ///
+    /// Not an `async fn`, because its future would keep space for the call, for as long as every
+    /// waiter waits for its reply.
     ///
     /// # Errors
     ///
     /// Fails if no reply of the script arrived.
-    pub async fn call(&self, lane: Lane, call: Call) -> Result<Value, CallError> {
-        let node = match self.nodes() {
-            Nodes::One(node) => node,
-            Nodes::Many(cluster) => return rarely(cluster.shared.call(lane, call)).await,
-        };
-        let sent = node.send(lane, call, KeyForm::Plain)?;
-        answer(sent).await.map_err(not_a_cluster_client)
+    pub fn call(
+        &self,
+        lane: Lane,
+        call: Call,
+    ) -> impl Future<Output = Result<Value, CallError>> + Send {
+        match self.nodes() {
+            Nodes::One(node) => Either::Left(match node.send(lane, call, KeyForm::Plain) {
+                Ok(sent) => Either::Left(answer(sent).map_err(not_a_cluster_client)),
+                Err(error) => Either::Right(ready(Err(error))),
+            }),
+            Nodes::Many(cluster) => Either::Right(rarely(cluster.shared.call(lane, call))),
+        }
     }
 
     /// Passes a call to the connection of the lane, which often writes it to the socket at once.

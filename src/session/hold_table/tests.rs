@@ -93,3 +93,20 @@ async fn a_renewal_is_not_repeated_at_once_however_little_is_left() {
     assert!(next > hold.deadline(), "{:?} later", next - now);
     drop(guard);
 }
+
+/// The loop would wake for each hold otherwise, on another thread.
+#[tokio::test(start_paused = true)]
+async fn holds_that_come_and_go_wake_the_loop_once_in_a_lease() {
+    let redis = EmbeddedRedis::new();
+    let client = redis.client();
+    let hold_table = &client.session().core.hold_table;
+    let mut wakes = Vec::new();
+    for _ in 0..3 {
+        let guard = client.lock("n").lock().await.expect("free");
+        guard.unlock().await.expect("held");
+        sleep(ON_ITS_WAY).await;
+        wakes.push(hold_table.next());
+    }
+    assert!(wakes[0].is_some_and(|at| at > Instant::now()));
+    assert_eq!(wakes, [wakes[0]; 3]);
+}
