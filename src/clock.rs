@@ -27,6 +27,27 @@ pub use self::machine::Machine;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Moment(Instant);
 
+/// One reading of the clock, for all that a step decides.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reading {
+    /// By tokio's clock.
+    pub(crate) instant: Instant,
+    suspended: Duration,
+}
+
+impl Reading {
+    pub(crate) fn moment(&self) -> Moment {
+        Moment(self.instant + self.suspended)
+    }
+
+    /// When tokio's timers reach a moment, unless the machine is suspended first. A past moment
+    /// gives a past instant.
+    pub(crate) fn timer(&self, moment: Moment) -> Instant {
+        let timer = moment.checked_sub(self.suspended);
+        timer.map_or(self.instant, |timer| timer.0)
+    }
+}
+
 /// The clock of a client. Only moments of the same clock are compared.
 #[derive(Clone, Debug)]
 pub(crate) struct Clock {
@@ -68,19 +89,22 @@ impl Clock {
         }
     }
 
-    /// A moment between the start and the end of this call.
-    pub(crate) fn now(&self) -> Moment {
+    /// A reading between the start and the end of this call. It asks the system three times.
+    pub(crate) fn read(&self) -> Reading {
         // This order matters: if the thread stalls between the two, tokio's clock counts that time
         // as well.
         let suspended = self.suspended();
-        Moment(Instant::now() + suspended)
+        let instant = Instant::now();
+        Reading { instant, suspended }
     }
 
-    /// When tokio's timers reach a moment, unless the machine is suspended first. A past moment
-    /// gives a past instant.
+    pub(crate) fn now(&self) -> Moment {
+        self.read().moment()
+    }
+
+    /// When tokio's timers reach a moment, as [`Reading::timer`].
     pub(crate) fn timer(&self, moment: Moment) -> Instant {
-        let timer = moment.checked_sub(self.suspended());
-        timer.map_or_else(Instant::now, |timer| timer.0)
+        self.read().timer(moment)
     }
 
     /// How long the machine was suspended since the process first asked.
@@ -147,12 +171,12 @@ mod system {
     const FIRST_READINGS: usize = 5;
 
     /// Both clocks at one time.
-    struct Reading {
+    struct BothClocks {
         counts_sleep: Duration,
         timers: Instant,
     }
 
-    impl Reading {
+    impl BothClocks {
         #[expect(clippy::disallowed_methods, reason = "paused time is no suspension")]
         fn take() -> Self {
             // This order matters: a stall of the thread between the two must not look like a
@@ -160,21 +184,21 @@ mod system {
             let counts_sleep = clock_gettime(COUNTS_SLEEP)
                 .map(Duration::from)
                 .unwrap_or_default();
-            Reading {
+            BothClocks {
                 counts_sleep,
                 timers: Instant::now(),
             }
         }
 
         /// How long the machine was suspended since an earlier reading.
-        fn suspended_since(&self, earlier: &Reading) -> Duration {
+        fn suspended_since(&self, earlier: &BothClocks) -> Duration {
             let all = self.counts_sleep.saturating_sub(earlier.counts_sleep);
             all.saturating_sub(self.timers.saturating_duration_since(earlier.timers))
         }
 
         fn first() -> Self {
-            let readings = (0..FIRST_READINGS).map(|_| Reading::take());
-            let better = |one: Reading, other: Reading| {
+            let readings = (0..FIRST_READINGS).map(|_| BothClocks::take());
+            let better = |one: BothClocks, other: BothClocks| {
                 if other.suspended_since(&one) > Duration::ZERO {
                     other
                 } else {
@@ -186,10 +210,10 @@ mod system {
     }
 
     pub(super) fn suspended() -> Duration {
-        static FIRST: LazyLock<Reading> = LazyLock::new(Reading::first);
+        static FIRST: LazyLock<BothClocks> = LazyLock::new(BothClocks::first);
         /// Nanoseconds. Only a suspension changes it, and it never decreases.
         static COUNTED: AtomicU64 = AtomicU64::new(0);
-        let now = Reading::take().suspended_since(&FIRST);
+        let now = BothClocks::take().suspended_since(&FIRST);
         let counted = COUNTED.load(Ordering::Relaxed);
         if now <= Duration::from_nanos(counted) + NOISE {
             return Duration::from_nanos(counted);

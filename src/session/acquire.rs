@@ -113,7 +113,7 @@ struct QueueSlot<'a> {
 impl<'a> QueueSlot<'a> {
     fn take(handle: &'a Arc<Handle>, request: &'a Request) -> Self {
         let core = handle.core();
-        let waiter = Waiter::new(request.terms);
+        let waiter = Waiter::new(request.terms, request.started);
         core.queues.enter(&request.resource, &waiter);
         QueueSlot {
             handle,
@@ -244,7 +244,6 @@ impl<'a> QueueSlot<'a> {
             // Before the call: a wake during the call is about a release that the reply may not
             // show, and forgetting it would leave this waiter asleep.
             self.waiter.forget_wakes();
-            let asked_at = Instant::now();
             attempt.set_listening(listener.as_ref());
             let answer = match attempt.take_handed_over_hold() {
                 Some(hold) => Ok(Answer::Granted(hold)),
@@ -253,13 +252,14 @@ impl<'a> QueueSlot<'a> {
             let left = match answer {
                 Ok(Answer::HeldFor(left)) => left,
                 Ok(Answer::Granted(hold)) => return Ok(self.granted(&hold, yielded)),
-                Ok(Answer::Open) => return Ok(self.opened(asked_at)),
+                Ok(Answer::Open) => return Ok(self.opened(attempt.asked_at())),
                 Ok(Answer::Never(error)) => return Err(error),
                 Err(error) => {
                     rarely(request.ride_out(calls, &mut retry, error)).await?;
                     continue;
                 }
             };
+            let asked_at = attempt.asked_at();
             self.waiter.set_no_expiry(request.met_no_expiry());
             // Another owner had the lock, so whatever this waiter gets from now on comes after
             // others.
@@ -305,12 +305,14 @@ impl<'a> QueueSlot<'a> {
 
     fn granted(&mut self, hold: &Arc<Hold>, yielded: Yielded) -> Outcome {
         let core = self.handle.core();
+        let clock = core.calls.read_clock();
         // Inform the queue first (QUEUE-4). Code that ends the hold from here on then finds that
         // this hold occupies the queue, and lets the next waiter in.
+        let granted = (hold, clock.instant);
         core.queues
-            .granted(&self.request.resource, &self.waiter, hold, yielded);
+            .granted(&self.request.resource, &self.waiter, granted, yielded);
         self.left = true;
-        let share = HoldShare::granted(self.handle, self.request, hold);
+        let share = HoldShare::granted(self.handle, self.request, hold, &clock);
         core.lose_if_closed(hold);
         count(if yielded == Yielded::Not && !self.queued {
             &core.calls.counters.acquired_at_once
@@ -352,7 +354,8 @@ async fn try_without_queueing(
     loop {
         match attempt.ask().await {
             Ok(Answer::Granted(hold)) => {
-                let share = HoldShare::granted(handle, request, &hold);
+                let clock = core.calls.read_clock();
+                let share = HoldShare::granted(handle, request, &hold, &clock);
                 core.lose_if_closed(&hold);
                 count(&core.calls.counters.acquired_at_once);
                 return Ok(Some(share));

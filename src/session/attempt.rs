@@ -32,6 +32,8 @@ pub(super) struct Attempt<'a> {
     waiter: Option<&'a Waiter>,
     /// This acquisition's name on the wire, which no other acquisition ever uses.
     field: Arc<str>,
+    /// When the last call was sent.
+    asked_at: Instant,
     /// A call is on the wire.
     in_flight: Option<InDoubt>,
     /// An earlier call may have been executed, or may still be.
@@ -73,6 +75,7 @@ impl<'a> Attempt<'a> {
             request,
             waiter: None,
             field,
+            asked_at: request.started,
             in_flight: None,
             doubt: None,
             listens: false,
@@ -140,10 +143,16 @@ impl<'a> Attempt<'a> {
         }
     }
 
+    pub(super) fn asked_at(&self) -> Instant {
+        self.asked_at
+    }
+
     /// Sends the acquisition, and reads its reply.
     async fn ask_once(&mut self) -> Result<(Moment, Acquired), CallError> {
         let calls = &self.core.calls;
-        let (sent, call) = (calls.now(), self.acquire_call());
+        let clock = calls.read_clock();
+        let (sent, call) = (clock.moment(), self.acquire_call());
+        self.asked_at = clock.instant;
         self.begin();
         let reply = if calls.life.is_closed() {
             Err(CallError::Closed)

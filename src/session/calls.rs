@@ -16,7 +16,7 @@ use tokio::sync::futures::Notified;
 use tokio::sync::watch;
 
 use crate::client_id::ClientId;
-use crate::clock::Moment;
+use crate::clock::{Moment, Reading};
 use crate::durability::Durability;
 use crate::error::{ConfigError, Error, with_command};
 use crate::harness::HeardCall;
@@ -172,6 +172,11 @@ impl Calls {
     /// The time by the clock that counts leases.
     pub(super) fn now(&self) -> Moment {
         self.settings.clock.now()
+    }
+
+    /// The time for all that a step decides.
+    pub(super) fn read_clock(&self) -> Reading {
+        self.settings.clock.read()
     }
 
     /// The note for the holder of a lock that this client frees by force.

@@ -221,7 +221,7 @@ mod tests {
             .terms(PERIOD)
             .expect("good terms");
         let waiter = |number| {
-            let waiter = Waiter::new(terms);
+            let waiter = Waiter::new(terms, Instant::now());
             (Arc::from(format!("field {number}")), waiter)
         };
         (0..number).map(waiter).collect()

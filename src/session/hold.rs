@@ -25,7 +25,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::client_id::ClientId;
-use crate::clock::{Clock, Moment};
+use crate::clock::{Clock, Moment, Reading};
 use crate::error::Error;
 use crate::harness::Hearing;
 use crate::lease::{Ended, ForcedRelease, HoldState, LossReason};
@@ -173,16 +173,12 @@ impl Hold {
 
     /// Reports the hold to observers from now on. Separate from `new`, because a hold may be made
     /// under a lock (FOREIGN-1).
-    pub(crate) fn observe(&self, telemetry: &Telemetry) {
+    pub(crate) fn observe(&self, telemetry: &Telemetry, now: Moment) {
         self.observer
             .begins(telemetry, self.resource.kind.label(), &self.resource.name);
-        let (ended, until, now) = {
+        let (ended, until) = {
             let state = self.state.lock();
-            (
-                state.phase.ended(),
-                state.deadline.lease_ends(),
-                self.clock.now(),
-            )
+            (state.phase.ended(), state.deadline.lease_ends())
         };
         // The hold may have ended before.
         if ended.is_none() {
@@ -269,7 +265,17 @@ impl Hold {
     /// The instant until which the lock is certainly held. A renewal moves it forward. After a
     /// suspension of the machine it moves back, because tokio's clock did not count that time.
     pub(crate) fn deadline(&self) -> Instant {
-        self.clock.timer(self.state.lock().deadline.end())
+        self.deadline_by(&self.read_clock())
+    }
+
+    /// The same by a reading of the clock.
+    pub(crate) fn deadline_by(&self, clock: &Reading) -> Instant {
+        clock.timer(self.state.lock().deadline.end())
+    }
+
+    /// The time by the clock of the hold.
+    pub(crate) fn read_clock(&self) -> Reading {
+        self.clock.read()
     }
 
     /// How long the hold may stay in Redis: the longest lease that was asked for.
@@ -614,8 +620,8 @@ impl Hold {
     }
 
     /// The watchdog's next duty for this hold.
-    pub(crate) fn duty(&self) -> Duty {
-        let now = self.clock.now();
+    pub(crate) fn duty(&self, clock: &Reading) -> Duty {
+        let now = clock.moment();
         let state = self.state.lock();
         if !state.phase.is_live() {
             return Duty::None;
@@ -624,7 +630,7 @@ impl Hold {
             return Duty::End(reason);
         }
         let (lease, picked_up) = (state.guards.lease(), state.phase.is_picked_up());
-        let wait = |until: Moment| Duty::Wait(self.clock.timer(until.min(state.deadline.end())));
+        let wait = |until: Moment| Duty::Wait(clock.timer(until.min(state.deadline.end())));
         match state.renew_at(now) {
             due if state.deadline.is_unverified() => Duty::Renew(if due.is_some() && picked_up {
                 lease

@@ -21,6 +21,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::clock::Reading;
 use crate::lease::ForcedRelease;
 use crate::protocol::resource::Resource;
 use crate::session::hold::{Duty, Hold};
@@ -75,15 +76,21 @@ impl HoldTable {
 
     /// Enters a hold, or moves it to its next duty, or to `not_before` if that is later.
     pub(crate) fn arm(&self, hold: &Arc<Hold>, not_before: Option<Instant>) {
+        self.arm_by(hold, not_before, &hold.read_clock());
+    }
+
+    /// The same by a reading of the clock.
+    pub(super) fn arm_by(&self, hold: &Arc<Hold>, not_before: Option<Instant>, clock: &Reading) {
         // This may wake waiters or call observers.
         no_lock_is_held();
-        self.arm_in(self.table.lock(), [(hold, not_before)]);
+        self.arm_in(self.table.lock(), [(hold, not_before, *clock)]);
     }
 
     /// Enters holds together, so that those that are due now are renewed together.
     fn arm_all(&self, holds: &[Arc<Hold>]) {
         no_lock_is_held();
-        self.arm_in(self.table.lock(), holds.iter().map(|hold| (hold, None)));
+        let holds = holds.iter().map(|hold| (hold, None, hold.read_clock()));
+        self.arm_in(self.table.lock(), holds);
     }
 
     /// Enters a hold that was restored from its text, unless this client already holds or releases
@@ -97,18 +104,18 @@ impl HoldTable {
         if self.in_flight.has(&hold.resource, &hold.field) {
             return Err(FieldConflict::UnderRelease);
         }
-        self.arm_in(table, [(hold, None)]);
+        self.arm_in(table, [(hold, None, hold.read_clock())]);
         Ok(())
     }
 
     fn arm_in<'a>(
         &self,
         mut table: MutexGuard<'_, Entries>,
-        holds: impl IntoIterator<Item = (&'a Arc<Hold>, Option<Instant>)>,
+        holds: impl IntoIterator<Item = (&'a Arc<Hold>, Option<Instant>, Reading)>,
     ) {
         let mut in_doubt = Vec::new();
         let mut sooner = false;
-        for (hold, not_before) in holds {
+        for (hold, not_before, clock) in holds {
             // If the grant was in flight while another server took over, the hold was not in the
             // table when the others were marked.
             let is_in_doubt = table
@@ -116,7 +123,7 @@ impl HoldTable {
                 .is_some_and(|change| hold.is_older_than(change))
                 && !hold.is_unverified()
                 && hold.must_be_verified();
-            let Some(due) = self.due(hold, not_before) else {
+            let Some(due) = self.due(hold, not_before, &clock) else {
                 continue;
             };
             table.put(hold, due);
@@ -137,16 +144,17 @@ impl HoldTable {
         }
     }
 
-    fn due(&self, hold: &Hold, not_before: Option<Instant>) -> Option<Instant> {
-        let now = Instant::now();
+    fn due(&self, hold: &Hold, not_before: Option<Instant>, clock: &Reading) -> Option<Instant> {
+        let now = clock.instant;
         // Not at once, so that a duty that stays undone cannot make the loop spin.
         let soon = now + Duration::from_micros(500);
-        let due = match hold.duty() {
+        let due = match hold.duty(clock) {
             Duty::None => return None,
             Duty::End(_) | Duty::Renew(_) => now,
-            Duty::Wait(at) => self.on_grid(at, hold).max(soon),
+            Duty::Wait(at) => self.on_grid(at, hold, clock).max(soon),
         };
-        Some(not_before.map_or(due, |at| at.max(due).min(hold.deadline()).max(soon)))
+        let latest = || hold.deadline_by(clock);
+        Some(not_before.map_or(due, |at| at.max(due).min(latest()).max(soon)))
     }
 
     /// Removes a hold from the table.
@@ -291,8 +299,8 @@ impl HoldTable {
     }
 
     /// The next point of the grid, but at most the deadline.
-    fn on_grid(&self, at: Instant, hold: &Hold) -> Instant {
-        let deadline = hold.deadline();
+    fn on_grid(&self, at: Instant, hold: &Hold, clock: &Reading) -> Instant {
+        let deadline = hold.deadline_by(clock);
         if at >= deadline {
             return at;
         }

@@ -142,7 +142,7 @@ impl LocalQueues {
         &self,
         resource: &Resource,
         contender: &Arc<Waiter>,
-        hold: &Arc<Hold>,
+        (hold, at): (&Arc<Hold>, Instant),
         yielded: Yielded,
     ) {
         self.settle(&resource.queue_name(), |queue| {
@@ -153,7 +153,7 @@ impl LocalQueues {
             if resource.kind.contenders() == Contenders::Successive {
                 return queue.promote(None);
             }
-            let next = queue.set_holder(hold);
+            let next = queue.set_holder(hold, at);
             queue.turns.granted(yielded, resource.kind.wait_mode());
             next
         });
@@ -286,8 +286,7 @@ impl LocalQueues {
 
     /// Removes queues that only remembered other clients.
     pub(crate) fn sweep(&self) {
-        let now = Instant::now();
-        self.map.retain(|queue| !queue.is_over(now));
+        self.map.retain(|queue| !queue.is_over());
     }
 
     /// The resources whose waiters sleep without asking, for the safety poll.
@@ -335,8 +334,7 @@ impl LocalQueues {
 
     /// Removes a queue that is unused, unless it must be remembered (QUEUE-1).
     fn close(&self, queue: &QueueName) {
-        let now = Instant::now();
-        self.map.remove_if(queue, |queue| queue.is_over(now));
+        self.map.remove_if(queue, LocalQueue::is_over);
     }
 }
 
@@ -420,7 +418,7 @@ impl LocalQueue {
 
     /// A hold that Redis has just granted now has the lock, unless it ended before: then it may
     /// already have tried to leave the queue (QUEUE-4).
-    fn set_holder(&mut self, hold: &Arc<Hold>) -> Next {
+    fn set_holder(&mut self, hold: &Arc<Hold>, at: Instant) -> Next {
         if hold.has_ended() {
             return self.promote(None);
         }
@@ -428,7 +426,7 @@ impl LocalQueue {
             hold: hold.clone(),
             hand_overs: HandOvers {
                 count: 0,
-                since: Instant::now(),
+                since: at,
             },
         };
         Next::Same
@@ -455,14 +453,14 @@ impl LocalQueue {
     }
 
     /// True if nobody uses the queue and nothing in it is worth remembering.
-    fn is_over(&self, now: Instant) -> bool {
+    fn is_over(&self) -> bool {
         let QueueState::Vacant { yielding } = &self.state else {
             return false;
         };
         let rests = yielding
             .as_ref()
-            .is_some_and(|yielding| now < yielding.until);
-        !rests && !self.turns.remembers_pollers(now) && self.waiters.is_empty()
+            .is_some_and(|yielding| Instant::now() < yielding.until);
+        !rests && !self.turns.remembers_pollers() && self.waiters.is_empty()
     }
 
     fn is_held_by(&self, hold: &Hold) -> bool {

@@ -422,8 +422,9 @@ pub(crate) fn hand_over(core: &Core, hold: &Arc<Hold>, terms: HoldTerms) -> bool
     };
     // Only now, because the queue was locked until here, and all of this calls foreign code
     // (FOREIGN-1).
-    passed.observe(&core.calls.settings.telemetry);
-    core.hold_table.arm(&passed, None);
+    let clock = core.calls.read_clock();
+    passed.observe(&core.calls.settings.telemetry, clock.moment());
+    core.hold_table.arm_by(&passed, None, &clock);
     hold.passed_on();
     // A shutdown in the meantime may have collected holds before this one existed.
     core.lose_if_closed(&passed);

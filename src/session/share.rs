@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::clock::Reading;
 use crate::error::Error;
 use crate::lease::LossReason;
 use crate::protocol::replies;
@@ -44,10 +45,16 @@ impl HoldShare {
     }
 
     /// The first share in a new hold. Enters the hold in the watchdog's table.
-    pub(super) fn granted(handle: &Arc<Handle>, request: &Request, hold: &Arc<Hold>) -> Self {
+    pub(super) fn granted(
+        handle: &Arc<Handle>,
+        request: &Request,
+        hold: &Arc<Hold>,
+        clock: &Reading,
+    ) -> Self {
         let share = HoldShare::new(handle.clone(), hold.clone(), request.terms);
-        hold.observe(&handle.core().calls.settings.telemetry);
-        handle.core().hold_table.arm(hold, None);
+        let telemetry = &handle.core().calls.settings.telemetry;
+        hold.observe(telemetry, clock.moment());
+        handle.core().hold_table.arm_by(hold, None, clock);
         handle.core().describe(hold, request.description.as_ref());
         share
     }
@@ -397,7 +404,8 @@ async fn restore_once(
     let harness = &core.calls.settings.telemetry.harness;
     harness.handed_on((&resource.key, &hold.field));
     // CANCEL: the value gave the hold to this client, so dropping the share releases it.
-    let share = HoldShare::granted(handle, request, &hold).unless_closed()?;
+    let clock = core.calls.read_clock();
+    let share = HoldShare::granted(handle, request, &hold, &clock).unless_closed()?;
     request.observer.asks();
     let there = ask_redis_again(core, &hold, terms.first_lease(), 1, None).await;
     match (there, hold.loss()) {

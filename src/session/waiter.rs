@@ -82,13 +82,13 @@ pub(crate) struct Handover {
 }
 
 impl Waiter {
-    pub(crate) fn new(terms: HoldTerms) -> Arc<Self> {
+    pub(crate) fn new(terms: HoldTerms, since: Instant) -> Arc<Self> {
         let signal = Mutex::new(WaiterSignal::None);
         Arc::new(Waiter {
             id: NEXT.fetch_add(1, Relaxed),
             terms,
             signal,
-            since: Instant::now(),
+            since,
             ticket: Mutex::new(None),
             no_expiry: AtomicBool::new(false),
             due: Mutex::new(None),
@@ -343,13 +343,12 @@ impl Turns {
     /// Lets others go first, if this turn is over: so many that were notified, or one that polls
     /// and was met not long ago.
     pub(super) fn yields_to(&mut self, notified: i64) -> Option<Yield> {
-        let now = Instant::now();
-        if self.until.is_some_and(|until| now < until) {
+        if self.until.is_some_and(|until| Instant::now() < until) {
             return None;
         }
         let (yielding, turn) = if notified > 0 {
             (Yield::to_listening(notified), TURN_AMONG_IDLE)
-        } else if self.remembers_pollers(now) {
+        } else if self.remembers_pollers() {
             (Yield::to_poller(), TURN_AMONG_POLLERS)
         } else {
             return None;
@@ -358,9 +357,9 @@ impl Turns {
         Some(yielding)
     }
 
-    pub(super) fn remembers_pollers(&self, now: Instant) -> bool {
+    pub(super) fn remembers_pollers(&self) -> bool {
         self.met_poller
-            .is_some_and(|met| now < met + POLLERS_REMEMBERED)
+            .is_some_and(|met| met.elapsed() < POLLERS_REMEMBERED)
     }
 }
 

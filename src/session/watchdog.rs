@@ -32,7 +32,7 @@ pub(crate) async fn run(core: &Core) {
         let now = Instant::now();
         let mut to_renew = Vec::new();
         for hold in core.hold_table.take_due(now) {
-            match hold.duty() {
+            match hold.duty(&hold.read_clock()) {
                 Duty::Renew(lease) => to_renew.push(ToRenew { hold, lease }),
                 Duty::Wait(_) => core.hold_table.arm(&hold, None),
                 Duty::End(reason) => core.lose(&hold, reason),

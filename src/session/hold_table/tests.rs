@@ -89,7 +89,9 @@ async fn a_renewal_is_not_repeated_at_once_however_little_is_left() {
     sleep_until(hold.deadline() - Duration::from_millis(1)).await;
     let now = hold.deadline() - Duration::from_micros(1);
     tokio::time::advance(now - Instant::now()).await;
-    let next = hold_table.due(&hold, Some(now)).expect("held");
+    let next = hold_table
+        .due(&hold, Some(now), &hold.read_clock())
+        .expect("held");
     assert!(next > hold.deadline(), "{:?} later", next - now);
     drop(guard);
 }

@@ -213,7 +213,7 @@ const TERMS: HoldTerms = HoldTerms {
 /// late.
 #[test]
 fn a_message_counts_only_for_the_field_that_it_names() {
-    let waiter = Waiter::new(TERMS);
+    let waiter = Waiter::new(TERMS, Instant::now());
     let now = Clock::new(Counts::TimerTime).now();
     for field in ["client:4000000000000000012", "client:4000000000000000002"] {
         waiter.record_place(&Arc::from(field), now, Some(0));
@@ -237,7 +237,7 @@ fn a_grant_and_a_loss_in_any_order_leave_the_queue_free() {
             count: 9,
             time: LONG,
         });
-        let waiter = || Waiter::new(TERMS);
+        let waiter = || Waiter::new(TERMS, Instant::now());
         let (contender, hold) = (waiter(), a_hold(&resource));
         queues.enter(&resource, &contender);
         let (granted, lost) = (fastrand::usize(..3000), fastrand::usize(..3000));
@@ -247,7 +247,7 @@ fn a_grant_and_a_loss_in_any_order_leave_the_queue_free() {
             threads.spawn(|| {
                 start.wait();
                 spin(granted);
-                queues.granted(&resource, &contender, &hold, Yielded::Not);
+                queues.granted(&resource, &contender, (&hold, Instant::now()), Yielded::Not);
             });
             start.wait();
             spin(lost);

@@ -20,7 +20,7 @@ async fn a_waiter_that_leaves_while_it_is_woken_does_not_wait_for_itself() {
         let terms = Options::new(Wait::Forever, Lease::Renewed)
             .terms(lease)
             .expect("good terms");
-        let waiter = Waiter::new(terms);
+        let waiter = Waiter::new(terms, Instant::now());
         let (listening, session) = (subscriptions.clone(), client.session().clone());
         poll_and_drop_when_woken(async move {
             let _listener = listening.listen(
