@@ -7,8 +7,6 @@
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use smallvec::SmallVec;
-
 use super::kind::Kind;
 use super::resource::Resource;
 use super::script::Script;
@@ -157,14 +155,19 @@ pub(super) fn plain_field(NewField { client, number, .. }: NewField<'_>) -> Fiel
     joined_field(client, number, "")
 }
 
+/// A UUID, two colons, and two numbers or a number and a word.
+const FIELD_MAX: usize = 36 + 2 + 20 + 20;
+
 /// `<client uuid>:<number><end>`. Each acquisition makes one, so it is joined in place.
 pub(super) fn joined_field(client: &str, number: u64, end: &str) -> Field {
     let mut digits = itoa::Buffer::new();
-    let mut text = SmallVec::<[u8; 64]>::new();
+    let mut text = [0; FIELD_MAX];
+    let mut length = 0;
     for part in [client, ":", digits.format(number), end] {
-        text.extend_from_slice(part.as_bytes());
+        text[length..][..part.len()].copy_from_slice(part.as_bytes());
+        length += part.len();
     }
-    Arc::from(str::from_utf8(&text).expect("BUG: texts are joined"))
+    Arc::from(str::from_utf8(&text[..length]).expect("BUG: texts are joined"))
 }
 
 /// One call that renews many holds for one lease, if their kinds share a script: resource and owner

@@ -289,7 +289,10 @@ impl<'a> Attempt<'a> {
         if let Some(token) = token {
             hold.set_token(token);
         }
-        Ok(Arc::new(hold.with_doubt(self.doubt.take())))
+        if let Some(doubt) = self.doubt.take() {
+            hold.set_doubt(doubt);
+        }
+        Ok(Arc::new(hold))
     }
 
     fn new_hold(&self, sent: Moment) -> Hold {

@@ -355,8 +355,8 @@ impl Doubt {
         self.attempt.as_deref().copied()
     }
 
-    pub(super) fn set_attempt(&mut self, attempt: Option<InDoubt>) {
-        self.attempt = attempt.map(Box::new);
+    pub(super) fn set_attempt(&mut self, attempt: InDoubt) {
+        self.attempt = Some(Box::new(attempt));
     }
 
     pub(super) fn call_sent(&mut self) {

@@ -580,9 +580,9 @@ impl Hold {
         lives
     }
 
-    pub(crate) fn with_doubt(self, doubt: Option<InDoubt>) -> Self {
+    /// An earlier call for the field of this hold may still be executed.
+    pub(crate) fn set_doubt(&self, doubt: InDoubt) {
         self.state.lock().doubt.set_attempt(doubt);
-        self
     }
 
     /// A call for the field of this hold that Redis may still execute.

@@ -31,7 +31,7 @@ use crate::sync::{Mutex, MutexGuard, Notify, no_lock_is_held};
 
 /// Due times are rounded up to a grid of this fraction of a lease, so that holds taken together are
 /// renewed together.
-const GRID: u32 = 150;
+const GRID: u64 = 150;
 
 /// The table of one client's holds.
 #[derive(Debug)]
@@ -307,12 +307,16 @@ impl HoldTable {
         let left = deadline
             .saturating_duration_since(at)
             .min(hold.renewal_lease());
-        let step = (left / GRID).max(Duration::from_micros(100));
-        let step = step.as_micros().next_power_of_two();
-        let since = at.saturating_duration_since(self.start).as_micros();
-        let up = Duration::from_micros(u64::try_from(step - since % step).unwrap_or(0));
+        let step = (whole_micros(left) / GRID).max(100).next_power_of_two();
+        let since = whole_micros(at.saturating_duration_since(self.start));
+        let up = Duration::from_micros(step - since % step);
         (at + up).min(deadline)
     }
+}
+
+/// No lease and no process lasts so long that this is too small.
+fn whole_micros(span: Duration) -> u64 {
+    u64::try_from(span.as_micros()).unwrap_or(u64::MAX)
 }
 
 impl Entries {

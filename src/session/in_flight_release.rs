@@ -96,10 +96,15 @@ impl InFlightReleases {
 
     /// The releases of a key that have begun by now. `None` if there are none.
     pub(crate) fn of_key(&self, key: &Arc<str>) -> Option<ReleasesOfKey> {
+        let begun = {
+            let fields = self.fields.lock();
+            let mut of_key = fields.releases.range(of_key(key, u64::MAX));
+            of_key.next().map(|_| fields.begun)?
+        };
         let mut releases = ReleasesOfKey {
             all: self.clone(),
             key: key.clone(),
-            begun: self.fields.lock().begun,
+            begun,
             next: None,
         };
         releases.next = releases.find_next();

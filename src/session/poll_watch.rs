@@ -33,12 +33,13 @@
 //!
 //! # Locking
 //!
-//! Either the state of one future or the list of woken futures is locked, never both. Neither is
-//! locked while a future is polled or dropped, or while a waker is called.
+//! The state of one future, then the list of woken futures. Neither is locked while a future is
+//! polled or dropped, or while a waker is called.
 //!
 //! # Bounds
 //!
-//! One entry for each future that was woken within the last two looks.
+//! One entry for each future that was woken within the last two looks, and one pointer for each
+//! that came and went since the last one.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -95,9 +96,23 @@ impl PollLimit {
 /// The futures of one client that were woken and may not be polled.
 #[derive(Debug, Default)]
 pub(crate) struct PollWatch {
-    woken: Mutex<Vec<Weak<dyn Woken>>>,
+    woken: Mutex<WokenList>,
     newcomer: Notify,
 }
+
+/// The futures that were woken since the last look.
+#[derive(Debug, Default)]
+struct WokenList {
+    /// Counts the looks. Each empties the list.
+    look: u64,
+    /// Empty where a future has gone.
+    places: Vec<Option<Weak<dyn Woken>>>,
+    /// Nobody looks until a newcomer is notified.
+    sleeps: bool,
+}
+
+/// The place of a future in the list of one look.
+type PlaceInList = (u64, usize);
 
 /// The future was not polled in time, and its work was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,7 +136,7 @@ struct PollState<F> {
     /// Woken since it was last polled.
     woken: bool,
     /// The session looks at it, or will from the next look on.
-    listed: bool,
+    listed: Option<PlaceInList>,
     /// In fractions of a look; none before the first look that finds it woken.
     age: Option<u64>,
 }
@@ -204,14 +219,34 @@ impl PollWatch {
         watched
     }
 
-    fn list(&self, woken: Weak<dyn Woken>) {
+    /// True with the place if nobody looks: notify the newcomer once nothing is locked.
+    fn list(&self, woken: Weak<dyn Woken>) -> (PlaceInList, bool) {
         let mut list = self.woken.lock();
-        list.push(woken);
-        let first = list.len() == 1;
-        drop(list);
-        if first {
-            self.newcomer.notify_one();
+        let place = (list.look, list.places.len());
+        list.places.push(Some(woken));
+        (place, std::mem::take(&mut list.sleeps))
+    }
+
+    /// The future is gone. Most come and go between two looks.
+    fn unlist(&self, (look, place): PlaceInList) {
+        let mut list = self.woken.lock();
+        if list.look != look {
+            return;
         }
+        let gone = list.places[place].take();
+        while list.places.pop_if(|last| last.is_none()).is_some() {}
+        drop(list);
+        drop(gone);
+    }
+
+    /// The futures that were woken since the last look. `None` if there are none: then the next one
+    /// notifies.
+    fn take_woken(&self) -> Option<Vec<Weak<dyn Woken>>> {
+        let mut list = self.woken.lock();
+        list.look += 1;
+        list.sleeps = list.places.is_empty();
+        let woken = std::mem::take(&mut list.places);
+        (!list.sleeps).then(|| woken.into_iter().flatten().collect())
     }
 }
 
@@ -221,7 +256,7 @@ impl<F: Future + Send + 'static> Watched<F> {
         let state = PollState {
             slot,
             woken: false,
-            listed: false,
+            listed: None,
             age: None,
         };
         Watched(Arc::new(WatchedFuture {
@@ -248,7 +283,7 @@ impl<F: Future + Send + 'static> Future for Watched<F> {
         let mut future = match shared.begin_poll() {
             WorkSlot::Ready(future) => future,
             WorkSlot::Cancelled => {
-                drop(shared.replace(WorkSlot::Gone));
+                drop(shared.end());
                 return Poll::Ready(Err(CancelledAsUnpolled));
             }
             WorkSlot::Polled | WorkSlot::Gone => panic_polled_again(),
@@ -256,7 +291,7 @@ impl<F: Future + Send + 'static> Future for Watched<F> {
         let waker = Waker::from(shared.clone());
         match future.as_mut().poll(&mut Context::from_waker(&waker)) {
             Poll::Ready(done) => {
-                drop(shared.replace(WorkSlot::Gone));
+                drop(shared.end());
                 Poll::Ready(Ok(done))
             }
             Poll::Pending => {
@@ -274,14 +309,22 @@ fn panic_polled_again() -> ! {
 
 impl<F: Future> Drop for Watched<F> {
     fn drop(&mut self) {
-        let before = self.0.replace(WorkSlot::Gone);
+        let before = self.0.end();
         drop(before);
     }
 }
 
 impl<F: Future> WatchedFuture<F> {
-    fn replace(&self, slot: WorkSlot<F>) -> WorkSlot<F> {
-        std::mem::replace(&mut self.state.lock().slot, slot)
+    /// Returns the work, to be dropped outside the lock.
+    fn end(&self) -> WorkSlot<F> {
+        let mut state = self.state.lock();
+        let before = std::mem::replace(&mut state.slot, WorkSlot::Gone);
+        let listed = state.listed.take();
+        drop(state);
+        if let Some(place) = listed {
+            self.poll_watch.unlist(place);
+        }
+        before
     }
 
     /// This poll sees every wake-up until now.
@@ -312,11 +355,15 @@ impl<F: Future + Send + 'static> Wake for WatchedFuture<F> {
     fn wake_by_ref(self: &Arc<Self>) {
         let mut state = self.state.lock();
         state.woken = true;
-        let listed = std::mem::replace(&mut state.listed, true);
-        drop(state);
-        if !listed {
+        let mut nobody_looks = false;
+        if state.listed.is_none() && !matches!(state.slot, WorkSlot::Gone) {
             let weak: Weak<Self> = Arc::downgrade(self);
-            self.poll_watch.list(weak);
+            let (place, sleeps) = self.poll_watch.list(weak);
+            (state.listed, nobody_looks) = (Some(place), sleeps);
+        }
+        drop(state);
+        if nobody_looks {
+            self.poll_watch.newcomer.notify_one();
         }
         call_out(|| self.caller.wake());
     }
@@ -326,7 +373,7 @@ impl<F: Future + Send + 'static> Woken for WatchedFuture<F> {
     fn look(&self, parts: u64) -> Look {
         let mut state = self.state.lock();
         if !state.woken || matches!(state.slot, WorkSlot::Cancelled | WorkSlot::Gone) {
-            state.listed = false;
+            state.listed = None;
             return Look::Settled;
         }
         let age = match (&state.slot, state.age) {
@@ -373,12 +420,12 @@ struct WokenFuture {
 pub(crate) async fn run(poll_watch: &PollWatch, counters: &Counters) {
     let mut seen: Vec<WokenFuture> = Vec::new();
     loop {
-        if seen.is_empty() && poll_watch.woken.lock().is_empty() {
+        let newcomers = poll_watch.take_woken();
+        if newcomers.is_none() && seen.is_empty() {
             poll_watch.newcomer.notified().await;
         }
-        sleep(LOOK).await;
-        let newcomers = std::mem::take(&mut *poll_watch.woken.lock());
-        seen.extend(newcomers.into_iter().map(|future| WokenFuture {
+        let newcomers = newcomers.into_iter().flatten();
+        seen.extend(newcomers.map(|future| WokenFuture {
             future,
             canary: None,
         }));
@@ -400,6 +447,7 @@ pub(crate) async fn run(poll_watch: &PollWatch, counters: &Counters) {
                 }
             }
         });
+        sleep(LOOK).await;
     }
 }
 

@@ -19,10 +19,12 @@ type Becoming = fn(Hold) -> Hold;
 /// What may have happened to a hold when its last guard leaves.
 const STAINS: [(&str, Becoming); 7] = [
     ("an earlier call may yet come", |hold| {
-        hold.with_doubt(Some(InDoubt {
-            epoch: Epoch::default(),
-            lease: LEASE,
-        }))
+        changed(hold, |hold| {
+            hold.set_doubt(InDoubt {
+                epoch: Epoch::default(),
+                lease: LEASE,
+            });
+        })
     }),
     ("a re-entry is on the wire", |hold| {
         changed(hold, Hold::call_sent)

@@ -91,7 +91,7 @@ impl Testbed {
     }
 
     fn is_idle(&self) -> bool {
-        self.poll_watch.woken.lock().is_empty()
+        self.poll_watch.woken.lock().places.is_empty()
     }
 }
 
@@ -170,7 +170,7 @@ async fn idle_and_dropped_futures_leave_no_entry() {
     let crowd: Vec<_> = (0..100)
         .map(|_| testbed.poll_watch.run_now(Work::default().future()))
         .collect();
-    assert_eq!(testbed.poll_watch.woken.lock().len(), 100);
+    assert_eq!(testbed.poll_watch.woken.lock().places.len(), 100);
     drop(crowd);
     sleep(2 * POLL_WITHIN).await;
     assert!(testbed.is_idle());
