@@ -152,74 +152,54 @@ pub fn suspended() -> Duration {
 #[cfg(any(target_os = "linux", target_os = "android", target_vendor = "apple"))]
 mod system {
     use std::sync::LazyLock;
-    use std::sync::atomic::{AtomicU64, Ordering};
-    use std::time::{Duration, Instant};
+    use std::sync::atomic::{AtomicI64, Ordering};
+    use std::time::Duration;
 
     use nix::time::{ClockId, clock_gettime};
 
     #[cfg(any(target_os = "linux", target_os = "android"))]
     const COUNTS_SLEEP: ClockId = ClockId::CLOCK_BOOTTIME;
-    // `Instant` is the uptime on these systems. Neither clock is adjusted.
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    const TIMERS: ClockId = ClockId::CLOCK_MONOTONIC;
+    // Neither clock is adjusted.
     #[cfg(target_vendor = "apple")]
     const COUNTS_SLEEP: ClockId = ClockId::from_raw(nix::libc::CLOCK_MONOTONIC_RAW);
+    #[cfg(target_vendor = "apple")]
+    const TIMERS: ClockId = ClockId::from_raw(nix::libc::CLOCK_UPTIME_RAW);
 
-    /// The difference that reading two clocks one after the other may show. Far below the margin of
-    /// a deadline.
-    const NOISE: Duration = Duration::from_micros(100);
+    /// The difference that reading two clocks one after the other may show, in nanoseconds. Far
+    /// below the margin of a deadline.
+    const NOISE: i64 = 100_000;
 
     /// The best of several first readings is used, because a thread may stall between two clocks.
     const FIRST_READINGS: usize = 5;
 
-    /// Both clocks at one time.
-    struct BothClocks {
-        counts_sleep: Duration,
-        timers: Instant,
+    /// By how many nanoseconds the clock that counts sleep is ahead of that of tokio's timers, which
+    /// a test may pause: paused time is no suspension. A thread that stalls between the two readings
+    /// sees less, so that its stall does not look like a suspension.
+    fn ahead() -> i64 {
+        let (counts_sleep, timers) = (nanoseconds(COUNTS_SLEEP), nanoseconds(TIMERS));
+        counts_sleep - timers
     }
 
-    impl BothClocks {
-        #[expect(clippy::disallowed_methods, reason = "paused time is no suspension")]
-        fn take() -> Self {
-            // This order matters: a stall of the thread between the two must not look like a
-            // suspension.
-            let counts_sleep = clock_gettime(COUNTS_SLEEP)
-                .map(Duration::from)
-                .unwrap_or_default();
-            BothClocks {
-                counts_sleep,
-                timers: Instant::now(),
-            }
-        }
-
-        /// How long the machine was suspended since an earlier reading.
-        fn suspended_since(&self, earlier: &BothClocks) -> Duration {
-            let all = self.counts_sleep.saturating_sub(earlier.counts_sleep);
-            all.saturating_sub(self.timers.saturating_duration_since(earlier.timers))
-        }
-
-        fn first() -> Self {
-            let readings = (0..FIRST_READINGS).map(|_| BothClocks::take());
-            let better = |one: BothClocks, other: BothClocks| {
-                if other.suspended_since(&one) > Duration::ZERO {
-                    other
-                } else {
-                    one
-                }
-            };
-            readings.reduce(better).expect("BUG: there are some")
-        }
+    fn nanoseconds(clock: ClockId) -> i64 {
+        let read = clock_gettime(clock).map_or(Duration::ZERO, Duration::from);
+        i64::try_from(read.as_nanos()).unwrap_or(i64::MAX)
     }
 
     pub(super) fn suspended() -> Duration {
-        static FIRST: LazyLock<BothClocks> = LazyLock::new(BothClocks::first);
+        static FIRST: LazyLock<i64> =
+            LazyLock::new(|| (0..FIRST_READINGS).map(|_| ahead()).max().unwrap_or(0));
         /// Nanoseconds. Only a suspension changes it, and it never decreases.
-        static COUNTED: AtomicU64 = AtomicU64::new(0);
-        let now = BothClocks::take().suspended_since(&FIRST);
+        static COUNTED: AtomicI64 = AtomicI64::new(0);
+        let now = ahead() - *FIRST;
         let counted = COUNTED.load(Ordering::Relaxed);
-        if now <= Duration::from_nanos(counted) + NOISE {
-            return Duration::from_nanos(counted);
-        }
-        let now = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);
-        Duration::from_nanos(now.max(COUNTED.fetch_max(now, Ordering::Relaxed)))
+        let counted = if now <= counted + NOISE {
+            counted
+        } else {
+            now.max(COUNTED.fetch_max(now, Ordering::Relaxed))
+        };
+        Duration::from_nanos(counted.unsigned_abs())
     }
 }
 

@@ -1,9 +1,11 @@
 //! What is locked: a checked name of one kind, with its keys and channel in Redis.
 
+use std::hash::{Hash, Hasher};
 use std::sync::{Arc, OnceLock};
 
 use super::kind::{KeyName, Kind, SEMAPHORE_LIMIT, slot_fault};
 use crate::error::ConfigError;
+use crate::sync::hash_of;
 
 /// The longest name in bytes. Every key and channel repeats the name, so longer ones are refused.
 pub(crate) const NAME_MAX: usize = 1024;
@@ -23,13 +25,32 @@ pub struct Resource {
     pub extra_keys: Box<[Arc<str>]>,
     /// The channel of its releases. Made when it is needed first: by a waiter, or by the release.
     channel: OnceLock<Arc<str>>,
+    queue: QueueName,
 }
 
 /// The name of a local queue. The kind is part of it, because kinds may share a Redis key.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct QueueName {
     kind: Kind,
     key: Arc<str>,
+    /// Made once, because each acquisition looks its queue up several times.
+    hash: u64,
+}
+
+impl QueueName {
+    fn new(kind: Kind, key: &Arc<str>) -> Self {
+        QueueName {
+            kind,
+            key: key.clone(),
+            hash: hash_of(&(kind, key)),
+        }
+    }
+}
+
+impl Hash for QueueName {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64(self.hash);
+    }
 }
 
 impl Resource {
@@ -74,6 +95,7 @@ impl Resource {
             name,
             kind,
             reentrant: true,
+            queue: QueueName::new(kind, &key),
             key,
             extra_keys,
             channel: OnceLock::new(),
@@ -102,18 +124,13 @@ impl Resource {
     }
 
     /// The local queue of its waiters.
-    pub(crate) fn queue_name(&self) -> QueueName {
-        self.queue_of(self.kind)
+    pub(crate) fn queue_name(&self) -> &QueueName {
+        &self.queue
     }
 
     /// The local queue of the readers, which come in directly after this writer.
     pub(crate) fn queue_of_readers(&self) -> Option<QueueName> {
-        (self.kind == Kind::Write).then(|| self.queue_of(Kind::Read))
-    }
-
-    fn queue_of(&self, kind: Kind) -> QueueName {
-        let key = self.key.clone();
-        QueueName { kind, key }
+        (self.kind == Kind::Write).then(|| QueueName::new(Kind::Read, &self.key))
     }
 
     /// The key of the limit that was applied last to a semaphore. Not one of the extra keys: calls

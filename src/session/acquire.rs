@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::clock::Reading;
 use crate::error::Error;
 use crate::lease::LossReason;
 use crate::protocol::kind::Kind;
@@ -246,12 +247,14 @@ impl<'a> QueueSlot<'a> {
             self.waiter.forget_wakes();
             attempt.set_listening(listener.as_ref());
             let answer = match attempt.take_handed_over_hold() {
-                Some(hold) => Ok(Answer::Granted(hold)),
+                Some(handed_over) => Ok(handed_over),
                 None => attempt.ask().await,
             };
             let left = match answer {
                 Ok(Answer::HeldFor(left)) => left,
-                Ok(Answer::Granted(hold)) => return Ok(self.granted(&hold, yielded)),
+                Ok(Answer::Granted(hold, clock)) => {
+                    return Ok(self.granted(&hold, &clock, yielded));
+                }
                 Ok(Answer::Open) => return Ok(self.opened(attempt.asked_at())),
                 Ok(Answer::Never(error)) => return Err(error),
                 Err(error) => {
@@ -303,16 +306,15 @@ impl<'a> QueueSlot<'a> {
         Outcome::Open
     }
 
-    fn granted(&mut self, hold: &Arc<Hold>, yielded: Yielded) -> Outcome {
+    fn granted(&mut self, hold: &Arc<Hold>, clock: &Reading, yielded: Yielded) -> Outcome {
         let core = self.handle.core();
-        let clock = core.calls.read_clock();
         // Inform the queue first (QUEUE-4). Code that ends the hold from here on then finds that
         // this hold occupies the queue, and lets the next waiter in.
         let granted = (hold, clock.instant);
         core.queues
             .granted(&self.request.resource, &self.waiter, granted, yielded);
         self.left = true;
-        let share = HoldShare::granted(self.handle, self.request, hold, &clock);
+        let share = HoldShare::granted(self.handle, self.request, hold, clock);
         core.lose_if_closed(hold);
         count(if yielded == Yielded::Not && !self.queued {
             &core.calls.counters.acquired_at_once
@@ -353,8 +355,7 @@ async fn try_without_queueing(
     let mut attempt = Attempt::new(core, request);
     loop {
         match attempt.ask().await {
-            Ok(Answer::Granted(hold)) => {
-                let clock = core.calls.read_clock();
+            Ok(Answer::Granted(hold, clock)) => {
                 let share = HoldShare::granted(handle, request, &hold, &clock);
                 core.lose_if_closed(&hold);
                 count(&core.calls.counters.acquired_at_once);
@@ -537,7 +538,7 @@ pub(crate) async fn wait_open(handle: &Arc<Handle>, request: Request) -> Result<
 async fn ask_once(core: &Core, request: &Request) -> Result<(), Error> {
     match Attempt::new(core, request).ask().await {
         Ok(Answer::Open) => Ok(()),
-        Ok(Answer::HeldFor(_) | Answer::Granted(_)) => Err(request.timed_out(core)),
+        Ok(Answer::HeldFor(_) | Answer::Granted(..)) => Err(request.timed_out(core)),
         Ok(Answer::Never(error)) => Err(error),
         Err(error) => Err(request.failed(error)),
     }

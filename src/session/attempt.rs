@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::clock::Moment;
+use crate::clock::{Moment, Reading};
 use crate::error::Error;
 use crate::protocol::calls::{AcquireArgs, HeardBy, Queueing};
 use crate::protocol::kind::Kind;
@@ -59,7 +59,8 @@ pub(super) struct Attempt<'a> {
 
 /// Redis' reply.
 pub(super) enum Answer {
-    Granted(Arc<Hold>),
+    /// With the reading of the clock at which the hold was made.
+    Granted(Arc<Hold>, Reading),
     HeldFor(Option<Duration>),
     /// The latch is open, and there is nothing to hold.
     Open,
@@ -126,7 +127,7 @@ impl<'a> Attempt<'a> {
             }
             Acquired::Yes(token) => {
                 self.make_durable(before).await?;
-                self.grant(sent, token).map(Answer::Granted)
+                self.grant(sent, token)
             }
             Acquired::HeldFor(left) | Acquired::Listed(left) | Acquired::NoRoom(left, _) => {
                 Ok(self.refused(sent, left))
@@ -277,10 +278,10 @@ impl<'a> Attempt<'a> {
 
     /// The field is taken. There must be no await between the reply and the hold: a drop in between
     /// would undo the grant.
-    fn grant(&mut self, sent: Moment, token: Option<i64>) -> Result<Arc<Hold>, CallError> {
-        let hold = self.new_hold(sent);
+    fn grant(&mut self, sent: Moment, token: Option<i64>) -> Result<Answer, CallError> {
+        let (hold, clock) = (self.new_hold(sent), self.core.calls.read_clock());
         self.queued_in_redis = false;
-        if hold.loss().is_some() {
+        if hold.is_over(clock.moment()) {
             // The process stalled for the whole lease, so the grant is worthless.
             self.give_back();
             let fault = "the grant came after its lease had ended";
@@ -292,7 +293,7 @@ impl<'a> Attempt<'a> {
         if let Some(doubt) = self.doubt.take() {
             hold.set_doubt(doubt);
         }
-        Ok(Arc::new(hold))
+        Ok(Answer::Granted(Arc::new(hold), clock))
     }
 
     fn new_hold(&self, sent: Moment) -> Hold {
@@ -477,7 +478,7 @@ impl Attempt<'_> {
     /// The hold of a handover that a message has named. The lease counts from the call that was
     /// last answered *not yours*, because the release came later (HOLD-2). `None` if there was no
     /// such message, or if only Redis can tell.
-    pub(super) fn take_handed_over_hold(&mut self) -> Option<Arc<Hold>> {
+    pub(super) fn take_handed_over_hold(&mut self) -> Option<Answer> {
         let (calls, terms) = (&self.core.calls, self.request.terms);
         let handover = self
             .waiter?
@@ -488,7 +489,8 @@ impl Attempt<'_> {
             return None;
         }
         let mut hold = self.new_hold(handover.since);
-        let now = calls.now();
+        let clock = calls.read_clock();
+        let now = clock.moment();
         hold.set_handed_over_lease(handover.lease, handover.since, now);
         // Little is left for the first renewal, which may have to be repeated.
         if hold.lease_left(now) < handover.lease / 2 {
@@ -499,6 +501,6 @@ impl Attempt<'_> {
         let harness = &calls.settings.telemetry.harness;
         let lock = (&self.request.resource.key, &self.field);
         harness.handed_over_by_message(lock, handover.since, handover.lease);
-        Some(Arc::new(hold))
+        Some(Answer::Granted(Arc::new(hold), clock))
     }
 }

@@ -304,7 +304,7 @@ async fn check(core: &Core, resources: Vec<Arc<Resource>>) {
     // the key of a younger one may not have existed yet.
     let holders: Vec<_> = resources
         .iter()
-        .map(|resource| core.queues.holder(&resource.queue_name()))
+        .map(|resource| core.queues.holder(resource.queue_name()))
         .collect();
     let keys = resources
         .iter()
@@ -327,7 +327,7 @@ async fn check(core: &Core, resources: Vec<Arc<Resource>>) {
         .and_then(|value| existence::missing(value, resources.len()).ok());
     // A poll that fails is followed by another.
     for at in missing.unwrap_or_default() {
-        let holder = core.queues.nudge(&resources[at].queue_name());
+        let holder = core.queues.nudge(resources[at].queue_name());
         // The key of this client's own hold is gone. Without this, its waiters would wait for the
         // next renewal.
         if let (Some(hold), Some(before)) = (holder, &holders[at])

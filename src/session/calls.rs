@@ -554,16 +554,18 @@ const MOST: Duration = Duration::from_millis(500);
 #[derive(Debug, Default)]
 pub(crate) struct ReplyTimes(Mutex<Option<Estimate>>);
 
+/// In nanoseconds.
 #[derive(Clone, Copy, Debug)]
 struct Estimate {
-    smoothed: Duration,
-    variation: Duration,
+    smoothed: u64,
+    variation: u64,
 }
 
 impl ReplyTimes {
     /// Records the time that a reply took.
     pub(crate) fn came_after(&self, time: Duration) {
-        let (mut estimate, time) = (self.0.lock(), time.min(MOST));
+        let time = u64::try_from(time.min(MOST).as_nanos()).unwrap_or(u64::MAX);
+        let mut estimate = self.0.lock();
         let (smoothed, variation) = match *estimate {
             None => (time, time / 2),
             Some(Estimate {
@@ -582,7 +584,12 @@ impl ReplyTimes {
 
     /// How long a reply may take after the end of the wait before it counts as lost.
     pub(crate) fn grace(&self) -> Duration {
-        let usual = |estimate: Estimate| estimate.smoothed + LEAST.max(4 * estimate.variation);
+        let usual = |Estimate {
+                         smoothed,
+                         variation,
+                     }: Estimate| {
+            Duration::from_nanos(smoothed) + LEAST.max(Duration::from_nanos(4 * variation))
+        };
         self.0.lock().map_or(MOST, usual).min(MOST)
     }
 }

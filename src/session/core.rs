@@ -101,7 +101,7 @@ impl Core {
 
     /// The field of a hold is gone. By now, another hold of this client may have it, by hand-over.
     pub(super) fn lose_field_of(&self, hold: &Arc<Hold>) {
-        let holder_now = self.queues.holder(&hold.resource.queue_name());
+        let holder_now = self.queues.holder(hold.resource.queue_name());
         let holder_now = holder_now.filter(|holder_now| holder_now.field == hold.field);
         self.lose(holder_now.as_ref().unwrap_or(hold), LossReason::Gone);
     }

@@ -64,7 +64,7 @@ pub(crate) async fn run(core: &Core) {
                 newcomers.set(newcomer(core));
             }
             () = crate::timer::sleep_until_some(next) => {}
-            Some((resource, ends)) = calls.next() => timetable.ended(&resource.queue_name(), ends),
+            Some((resource, ends)) = calls.next() => timetable.ended(resource.queue_name(), ends),
         }
     }
 }
@@ -141,7 +141,7 @@ impl Timetable {
     fn learn(&mut self, resources: Vec<Arc<Resource>>) {
         let first = Instant::now() + self.period;
         for resource in resources {
-            let name = resource.queue_name();
+            let name = resource.queue_name().clone();
             self.queues.entry(name.clone()).or_insert_with(|| {
                 self.due.insert((first, name));
                 QueueSchedule {
@@ -251,7 +251,7 @@ mod tests {
                 "{at} of {} have ended",
                 answers.len()
             );
-            timetable.ended(&fair.queue_name(), *answer);
+            timetable.ended(fair.queue_name(), *answer);
         }
         timetable.next().expect("the next heartbeat") - begun
     }

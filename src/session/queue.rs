@@ -69,7 +69,7 @@ impl LocalQueues {
     /// Joins the queue of a resource. The first waiter becomes its contender.
     pub(crate) fn enter(&self, resource: &Arc<Resource>, waiter: &Arc<Waiter>) {
         let make = || LocalQueue::new(resource.clone());
-        let mut queue = self.map.get_or_insert_with(&resource.queue_name(), make);
+        let mut queue = self.map.get_or_insert_with(resource.queue_name(), make);
         if resource.kind.contenders() == Contenders::All {
             queue.waiters.insert(waiter.id, waiter.clone());
             waiter.set_signal(WaiterSignal::Contend(None));
@@ -83,7 +83,7 @@ impl LocalQueues {
         let yielding = yielding.filter(|yielding| yielding.until > Instant::now());
         let next = queue.set_contender(waiter.clone(), yielding);
         drop(queue);
-        self.follow(&resource.queue_name(), next);
+        self.follow(resource.queue_name(), next);
     }
 
     pub(crate) fn is_occupied(&self, resource: &Resource) -> bool {
@@ -91,7 +91,7 @@ impl LocalQueues {
         resource.kind.contenders() == Contenders::All
             || self
                 .map
-                .get(&resource.queue_name())
+                .get(resource.queue_name())
                 .is_some_and(|queue| !nobody(&queue))
     }
 
@@ -100,13 +100,13 @@ impl LocalQueues {
     pub(crate) fn is_in_use(&self, resource: &Resource) -> bool {
         let in_use = |queue: &LocalQueue| queue.holder().is_some() || queue.waiting() > 0;
         self.map
-            .get(&resource.queue_name())
+            .get(resource.queue_name())
             .is_some_and(|queue| in_use(&queue))
     }
 
     /// A waiter leaves without the lock. If it was the contender, the next waiter becomes that.
     pub(crate) fn leave(&self, resource: &Resource, waiter: &Arc<Waiter>) {
-        self.settle(&resource.queue_name(), |queue| {
+        self.settle(resource.queue_name(), |queue| {
             if queue.is_contender(waiter) {
                 return queue.promote(None);
             }
@@ -119,7 +119,7 @@ impl LocalQueues {
     /// that question.
     pub(crate) fn opened(&self, resource: &Resource, contender: &Arc<Waiter>, asked: Instant) {
         let mut let_in: Vec<Arc<Waiter>> = Vec::new();
-        self.settle(&resource.queue_name(), |queue| {
+        self.settle(resource.queue_name(), |queue| {
             let all = std::mem::take(&mut queue.waiters).into_iter();
             let (older, later): (BTreeMap<_, _>, _) = all.partition(|(_, one)| one.since < asked);
             (let_in, queue.waiters) = (older.into_values().collect(), later);
@@ -145,7 +145,7 @@ impl LocalQueues {
         (hold, at): (&Arc<Hold>, Instant),
         yielded: Yielded,
     ) {
-        self.settle(&resource.queue_name(), |queue| {
+        self.settle(resource.queue_name(), |queue| {
             queue.waiters.remove(&contender.id);
             if !queue.is_contender(contender) {
                 return Next::Empty;
@@ -170,7 +170,7 @@ impl LocalQueues {
         terms: HoldTerms,
         pass: impl FnOnce(HoldTerms) -> Arc<Hold>,
     ) -> Option<Arc<Hold>> {
-        let mut queue = self.map.get_mut(&hold.resource.queue_name())?;
+        let mut queue = self.map.get_mut(hold.resource.queue_name())?;
         let mut hand_overs = queue.hand_overs_of(hold)?;
         if queue.waiters.is_empty() {
             return None;
@@ -206,7 +206,7 @@ impl LocalQueues {
             .resource
             .queue_of_readers()
             .is_some_and(|queue| self.wake_contender(&queue));
-        self.settle(&hold.resource.queue_name(), |queue| {
+        self.settle(hold.resource.queue_name(), |queue| {
             if !queue.is_held_by(hold) {
                 return Next::Same;
             }
@@ -258,7 +258,7 @@ impl LocalQueues {
 
     /// True if the contender has found a key without an expiry.
     pub(crate) fn met_no_expiry(&self, resource: &Resource) -> bool {
-        self.contender(&resource.queue_name())
+        self.contender(resource.queue_name())
             .is_some_and(|contender| contender.met_no_expiry())
     }
 
@@ -300,7 +300,7 @@ impl LocalQueues {
             let is_polled = queue.resource.kind.is_polled_by_key() && waits(queue);
             is_polled.then(|| queue.resource.clone())
         });
-        resources.sort_by_key(|resource| resource.queue_name());
+        resources.sort_by(|one, other| one.queue_name().cmp(other.queue_name()));
         resources
     }
 
@@ -511,7 +511,7 @@ impl LocalQueues {
         };
         let resource = |queue: &LocalQueue| in_redis_queue(queue).then(|| queue.resource.clone());
         let mut resources = self.map.collect(|_, queue| resource(queue));
-        resources.sort_by_key(|resource| resource.queue_name());
+        resources.sort_by(|one, other| one.queue_name().cmp(other.queue_name()));
         resources
     }
 
@@ -532,14 +532,14 @@ impl LocalQueues {
     /// wait.
     pub(crate) fn is_crowded(&self, resource: &Resource) -> bool {
         self.map
-            .get(&resource.queue_name())
+            .get(resource.queue_name())
             .is_some_and(|queue| queue.waiters.len() > 1)
     }
 
     /// The last waiters of this client in the queue in Redis that came before this one, the last
     /// one first.
     pub(crate) fn ahead_of(&self, resource: &Resource, waiter: &Waiter) -> Vec<Arc<str>> {
-        let Some(queue) = self.map.get(&resource.queue_name()) else {
+        let Some(queue) = self.map.get(resource.queue_name()) else {
             return Vec::new();
         };
         let ahead = queue.waiters.range(..waiter.id).rev();

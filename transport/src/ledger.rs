@@ -122,18 +122,20 @@ impl Ledger {
     /// Moves waiting requests to the outbox, until that has `enough` bytes.
     pub(super) fn encode(&mut self, out: &mut BytesMut, enough: usize) {
         while out.len() < enough
-            && let Some(WaitingRequest { request, since }) = self.waiting.pop_front()
+            && let Some(WaitingRequest { request, since }) = self.waiting.front()
         {
             if request.is_abandoned() {
+                self.waiting.pop_front();
                 continue;
             }
             let (first, had) = (self.encoded, out.len());
-            codec::write_request(out, &request, || self.order.next_ping());
+            codec::write_request(out, request, || self.order.next_ping());
             self.encoded += (out.len() - had) as u64;
             let length = u32::try_from(out.len() - had).expect("BUG: a request of 4 GiB");
-            let before = Before::of(&request);
+            let (before, since) = (Before::of(request), *since);
+            // A request is large, so it moves once.
             self.in_flight.push_back(InFlight {
-                request: Some(request),
+                request: self.waiting.pop_front().map(|waiting| waiting.request),
                 since,
                 first,
                 length,
@@ -161,10 +163,11 @@ impl Ledger {
         // LOCKS: if this fails, the request stays. Its caller is notified when the connection ends
         // and nothing is locked.
         self.order.check(sent.request.as_ref(), &reply)?;
-        let (request, since) = (sent.request.take(), sent.since);
-        self.in_flight.pop_front();
+        let sent = self.in_flight.pop_front();
         free_if_empty(&mut self.in_flight);
-        Ok(request.and_then(|request| self.answered(request, since, reply)))
+        Ok(sent.and_then(|InFlight { request, since, .. }| {
+            request.and_then(|request| self.answered(request, since, reply))
+        }))
     }
 
     /// The outcome of a request for its caller.

@@ -30,7 +30,7 @@ pub use self::counted::{AtomicU64, AtomicUsize, AtomicWaker, Mutex, MutexGuard};
 #[cfg(all(test, shuttle))]
 pub use self::shuttled::{AtomicU64, AtomicUsize, AtomicWaker, MutexGuard, ShuttleMutex as Mutex};
 
-pub use map::Map;
+pub use map::{Map, hash_of};
 
 /// Calls foreign code (FOREIGN-1). `None` if that code panics.
 pub fn call_out<T>(code: impl FnOnce() -> T) -> Option<T> {

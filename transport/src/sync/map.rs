@@ -2,13 +2,20 @@
 //! and each shard of the names has its own lock.
 
 use std::borrow::Borrow;
-use std::hash::Hash;
+use std::hash::{BuildHasher as _, Hash};
+use std::sync::LazyLock;
 
 use dashmap::DashMap;
 use dashmap::mapref::one::{Ref, RefMut};
 use foldhash::fast::RandomState;
 
 use super::{CountedGuard, Held};
+
+/// A hash for a name that is looked up again and again. Its seed is random.
+pub fn hash_of(name: &impl Hash) -> u64 {
+    static SEED: LazyLock<RandomState> = LazyLock::new(RandomState::default);
+    SEED.hash_one(name)
+}
 
 /// A map with independent entries by name.
 #[derive(Debug)]
