@@ -83,7 +83,9 @@ impl LocalQueues {
         let yielding = yielding.filter(|yielding| yielding.until > Instant::now());
         let next = queue.set_contender(waiter.clone(), yielding);
         drop(queue);
-        self.follow(resource.queue_name(), next);
+        if let Next::Notify(waiter) = next {
+            waiter.notify();
+        }
     }
 
     pub(crate) fn is_occupied(&self, resource: &Resource) -> bool {
@@ -315,26 +317,17 @@ impl LocalQueues {
             .sum()
     }
 
-    /// Changes a queue under its lock, and notifies the affected waiter after unlocking.
+    /// Changes a queue under its lock, and notifies the affected waiter after unlocking. Removes a
+    /// queue that is unused, unless it must be remembered (QUEUE-1).
     fn settle(&self, queue: &QueueName, change: impl FnOnce(&mut LocalQueue) -> Next) {
-        let next = self
-            .map
-            .get_mut(queue)
-            .map_or(Next::Same, |mut queue| change(&mut queue));
-        self.follow(queue, next);
-    }
-
-    fn follow(&self, queue: &QueueName, next: Next) {
-        match next {
-            Next::Same => {}
-            Next::Notify(waiter) => waiter.notify(),
-            Next::Empty => self.close(queue),
+        let next = self.map.change(queue, |queue| {
+            let next = change(queue);
+            let is_over = matches!(next, Next::Empty) && queue.is_over();
+            (next, is_over)
+        });
+        if let Some(Next::Notify(waiter)) = next {
+            waiter.notify();
         }
-    }
-
-    /// Removes a queue that is unused, unless it must be remembered (QUEUE-1).
-    fn close(&self, queue: &QueueName) {
-        self.map.remove_if(queue, LocalQueue::is_over);
     }
 }
 

@@ -6,6 +6,7 @@ use std::hash::{BuildHasher as _, Hash};
 use std::sync::LazyLock;
 
 use dashmap::DashMap;
+use dashmap::Entry;
 use dashmap::mapref::one::{Ref, RefMut};
 use foldhash::fast::RandomState;
 
@@ -22,12 +23,12 @@ pub fn hash_of(name: &impl Hash) -> u64 {
 pub struct Map<K: Eq + Hash, V>(DashMap<K, V, RandomState>);
 
 /// A locked entry. A thread may hold one at a time.
-pub(crate) type Entry<'a, K, V> = CountedGuard<Ref<'a, K, V>>;
-pub(crate) type EntryMut<'a, K, V> = CountedGuard<RefMut<'a, K, V>>;
+pub(crate) type Locked<'a, K, V> = CountedGuard<Ref<'a, K, V>>;
+pub(crate) type LockedMut<'a, K, V> = CountedGuard<RefMut<'a, K, V>>;
 
 impl<K: Eq + Hash + Clone, V> Map<K, V> {
     /// Locks the entry with this name.
-    pub fn get<Q>(&self, name: &Q) -> Option<Entry<'_, K, V>>
+    pub fn get<Q>(&self, name: &Q) -> Option<Locked<'_, K, V>>
     where
         K: Borrow<Q>,
         Q: Eq + Hash + ?Sized,
@@ -36,7 +37,7 @@ impl<K: Eq + Hash + Clone, V> Map<K, V> {
     }
 
     /// Locks the entry with this name to change it.
-    pub fn get_mut<Q>(&self, name: &Q) -> Option<EntryMut<'_, K, V>>
+    pub fn get_mut<Q>(&self, name: &Q) -> Option<LockedMut<'_, K, V>>
     where
         K: Borrow<Q>,
         Q: Eq + Hash + ?Sized,
@@ -45,8 +46,23 @@ impl<K: Eq + Hash + Clone, V> Map<K, V> {
     }
 
     /// Locks the entry with this name, and makes it if it is missing.
-    pub fn get_or_insert_with(&self, name: &K, make: impl FnOnce() -> V) -> EntryMut<'_, K, V> {
+    pub fn get_or_insert_with(&self, name: &K, make: impl FnOnce() -> V) -> LockedMut<'_, K, V> {
         CountedGuard::new(self.0.entry(name.clone()).or_insert_with(make))
+    }
+
+    /// Changes the entry with this name, if there is one, and removes it if the second result of the
+    /// change says so. The entry is locked during that call.
+    pub fn change<T>(&self, name: &K, change: impl FnOnce(&mut V) -> (T, bool)) -> Option<T> {
+        let held = Held::counted();
+        let Entry::Occupied(mut entry) = self.0.entry(name.clone()) else {
+            return None;
+        };
+        let (result, is_over) = change(entry.get_mut());
+        // Dropped once nothing is locked.
+        let removed = is_over.then(|| entry.remove());
+        drop(held);
+        drop(removed);
+        Some(result)
     }
 
     /// Removes an entry if `is_over` says so. The entry is locked during that call.
