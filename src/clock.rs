@@ -174,9 +174,9 @@ mod system {
     /// The best of several first readings is used, because a thread may stall between two clocks.
     const FIRST_READINGS: usize = 5;
 
-    /// By how many nanoseconds the clock that counts sleep is ahead of that of tokio's timers, which
-    /// a test may pause: paused time is no suspension. A thread that stalls between the two readings
-    /// sees less, so that its stall does not look like a suspension.
+    /// By how many nanoseconds the clock that counts sleep is ahead of that of timers. It is not
+    /// tokio's, which a test may pause: paused time is no suspension. A thread that stalls between
+    /// the two readings sees less, so that its stall does not look like a suspension.
     fn ahead() -> i64 {
         let (counts_sleep, timers) = (nanoseconds(COUNTS_SLEEP), nanoseconds(TIMERS));
         counts_sleep - timers

@@ -279,7 +279,8 @@ impl<'a> Attempt<'a> {
     /// The field is taken. There must be no await between the reply and the hold: a drop in between
     /// would undo the grant.
     fn grant(&mut self, sent: Moment, token: Option<i64>) -> Result<Answer, CallError> {
-        let (hold, clock) = (self.new_hold(sent), self.core.calls.read_clock());
+        let hold = Arc::new(self.new_hold(sent));
+        let clock = self.core.calls.read_clock();
         self.queued_in_redis = false;
         if hold.is_over(clock.moment()) {
             // The process stalled for the whole lease, so the grant is worthless.
@@ -293,7 +294,7 @@ impl<'a> Attempt<'a> {
         if let Some(doubt) = self.doubt.take() {
             hold.set_doubt(doubt);
         }
-        Ok(Answer::Granted(Arc::new(hold), clock))
+        Ok(Answer::Granted(hold, clock))
     }
 
     fn new_hold(&self, sent: Moment) -> Hold {

@@ -287,8 +287,8 @@ impl HoldTable {
             };
             table.put(hold, until);
         }
-        // An empty table keeps the time at which the loop would have woken. So of holds that come and
-        // go, only the first of a lease wakes it.
+        // An empty table keeps the time at which the loop would have woken. So of holds that come
+        // and go, only the first of a lease wakes it.
         let first = table.due.keys().next().map(|(due, _)| *due);
         table.asleep_until = first.or(table.asleep_until.filter(|until| *until > now));
         taken

@@ -295,12 +295,12 @@ pub(super) async fn confirm(
     loop {
         let outage = core.calls.outages.next();
         let sent = path.send(core, &resource.key, &call).await;
-        let (now, Path { lane, retry, .. }) = (Instant::now(), &mut *path);
+        let Path { lane, retry, .. } = &mut *path;
         let Some((sent, reply)) = sent else {
             return Ok(Confirmed {
                 released: Released::StillHeld,
                 in_doubt: retry.is_in_doubt(),
-                sent: now,
+                sent: Instant::now(),
             });
         };
         let confirmed = |released, in_doubt| Confirmed {
@@ -314,6 +314,7 @@ pub(super) async fn confirm(
         match reply.and_then(|value| replies::released(value).map_err(Into::into)) {
             Ok(released) => {
                 let settled = doubt.is_none_or(|(doubt, _)| {
+                    let now = Instant::now();
                     core.calls.transport.epoch(*lane, &resource.key) == doubt.epoch
                         || now >= *answered_since.get_or_insert(now) + doubt.lease
                 });
@@ -327,7 +328,7 @@ pub(super) async fn confirm(
                         in_flight.let_waiters_go();
                         since + doubt.lease
                     });
-                let next = now + retry.next_pause();
+                let next = Instant::now() + retry.next_pause();
                 rarely(sleep_until(over.map_or(next, |over| next.min(over)))).await;
             }
             // A key of another type cannot be what the attempt took.

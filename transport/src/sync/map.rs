@@ -50,8 +50,8 @@ impl<K: Eq + Hash + Clone, V> Map<K, V> {
         CountedGuard::new(self.0.entry(name.clone()).or_insert_with(make))
     }
 
-    /// Changes the entry with this name, if there is one, and removes it if the second result of the
-    /// change says so. The entry is locked during that call.
+    /// Changes the entry with this name, if there is one, and removes it if the second result of
+    /// the change says so. The entry is locked during that call.
     pub fn change<T>(&self, name: &K, change: impl FnOnce(&mut V) -> (T, bool)) -> Option<T> {
         let held = Held::counted();
         let Entry::Occupied(mut entry) = self.0.entry(name.clone()) else {
