@@ -7,11 +7,10 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::clock::Reading;
 use crate::error::Error;
 use crate::lease::LossReason;
 use crate::protocol::kind::Kind;
-use crate::session::attempt::{Answer, Attempt};
+use crate::session::attempt::{Answer, Attempt, Grant};
 use crate::session::core::{Core, Handle};
 use crate::session::hold::Hold;
 use crate::session::poll_watch::{PollLimit, Wait};
@@ -108,6 +107,8 @@ struct QueueSlot<'a> {
     waiter: Arc<Waiter>,
     /// Other waiters were ahead in the queue.
     queued: bool,
+    /// Others wait, so this one will wait, too.
+    crowded: bool,
     left: bool,
 }
 
@@ -121,6 +122,7 @@ impl<'a> QueueSlot<'a> {
             request,
             waiter,
             queued: false,
+            crowded: false,
             left: false,
         }
     }
@@ -156,7 +158,8 @@ impl<'a> QueueSlot<'a> {
                     self.left = true;
                     return Ok(Outcome::Open);
                 }
-                WaiterSignal::Contend(yielding) => {
+                WaiterSignal::Contend { yielding, crowded } => {
+                    self.crowded = crowded;
                     // A wait of zero asks at once or not at all, so it never yields.
                     let yielding = yielding.filter(|_| self.request.wait != Wait::Once);
                     return self.contend(yielding).await;
@@ -246,15 +249,9 @@ impl<'a> QueueSlot<'a> {
             // show, and forgetting it would leave this waiter asleep.
             self.waiter.forget_wakes();
             attempt.set_listening(listener.as_ref());
-            let answer = match attempt.take_handed_over_hold() {
-                Some(handed_over) => Ok(handed_over),
-                None => attempt.ask().await,
-            };
-            let left = match answer {
+            let left = match attempt.ask().await {
                 Ok(Answer::HeldFor(left)) => left,
-                Ok(Answer::Granted(hold, clock)) => {
-                    return Ok(self.granted(&hold, &clock, yielded));
-                }
+                Ok(Answer::Granted(grant)) => return Ok(self.granted(&grant, yielded)),
                 Ok(Answer::Open) => return Ok(self.opened(attempt.asked_at())),
                 Ok(Answer::Never(error)) => return Err(error),
                 Err(error) => {
@@ -263,7 +260,7 @@ impl<'a> QueueSlot<'a> {
                 }
             };
             let asked_at = attempt.asked_at();
-            self.waiter.set_no_expiry(request.met_no_expiry());
+            self.waiter.learns(&request.no_expiry);
             // Another owner had the lock, so whatever this waiter gets from now on comes after
             // others.
             yielded = Yielded::ForOthers;
@@ -306,16 +303,16 @@ impl<'a> QueueSlot<'a> {
         Outcome::Open
     }
 
-    fn granted(&mut self, hold: &Arc<Hold>, clock: &Reading, yielded: Yielded) -> Outcome {
+    fn granted(&mut self, grant: &Grant, yielded: Yielded) -> Outcome {
         let core = self.handle.core();
         // Inform the queue first (QUEUE-4). Code that ends the hold from here on then finds that
         // this hold occupies the queue, and lets the next waiter in.
-        let granted = (hold, clock.instant);
+        let granted = (&grant.hold, grant.clock.instant);
         core.queues
             .granted(&self.request.resource, &self.waiter, granted, yielded);
         self.left = true;
-        let share = HoldShare::granted(self.handle, self.request, hold, clock);
-        core.lose_if_closed(hold);
+        let share = HoldShare::granted(self.handle, self.request, &grant.hold, &grant.clock);
+        core.lose_if_closed(&grant.hold);
         count(if yielded == Yielded::Not && !self.queued {
             &core.calls.counters.acquired_at_once
         } else {
@@ -355,7 +352,7 @@ async fn try_without_queueing(
     let mut attempt = Attempt::new(core, request);
     loop {
         match attempt.ask().await {
-            Ok(Answer::Granted(hold, clock)) => {
+            Ok(Answer::Granted(Grant { hold, clock })) => {
                 let share = HoldShare::granted(handle, request, &hold, &clock);
                 core.lose_if_closed(&hold);
                 count(&core.calls.counters.acquired_at_once);
@@ -377,7 +374,7 @@ impl QueueSlot<'_> {
         let is_warm = request.wait != Wait::Once
             && request.resource.kind != Kind::Fair
             && request.resource.looks_at_channel(is_subscribed);
-        is_warm || core.queues.is_crowded(&request.resource)
+        is_warm || self.crowded
     }
 }
 

@@ -59,13 +59,18 @@ pub(super) struct Attempt<'a> {
 
 /// Redis' reply.
 pub(super) enum Answer {
-    /// With the reading of the clock at which the hold was made.
-    Granted(Arc<Hold>, Reading),
+    Granted(Grant),
     HeldFor(Option<Duration>),
     /// The latch is open, and there is nothing to hold.
     Open,
     /// However long the acquisition waited, it would not be granted.
     Never(Error),
+}
+
+/// A new hold, and the reading of the clock by which it was found to be live.
+pub(super) struct Grant {
+    pub(super) hold: Arc<Hold>,
+    pub(super) clock: Reading,
 }
 
 impl<'a> Attempt<'a> {
@@ -106,8 +111,11 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// Asks Redis once.
+    /// Asks Redis once, unless a message has said that the lock was handed over.
     pub(super) async fn ask(&mut self) -> Result<Answer, CallError> {
+        if let Some(handed_over) = self.take_handed_over_hold() {
+            return Ok(handed_over);
+        }
         let key = &self.request.resource.key;
         let before = self.core.calls.epoch_if_durable(Lane::Caller, key);
         let mut asks_again = self.waiter;
@@ -294,7 +302,7 @@ impl<'a> Attempt<'a> {
         if let Some(doubt) = self.doubt.take() {
             hold.set_doubt(doubt);
         }
-        Ok(Answer::Granted(hold, clock))
+        Ok(Answer::Granted(Grant { hold, clock }))
     }
 
     fn new_hold(&self, sent: Moment) -> Hold {
@@ -479,7 +487,7 @@ impl Attempt<'_> {
     /// The hold of a handover that a message has named. The lease counts from the call that was
     /// last answered *not yours*, because the release came later (HOLD-2). `None` if there was no
     /// such message, or if only Redis can tell.
-    pub(super) fn take_handed_over_hold(&mut self) -> Option<Answer> {
+    fn take_handed_over_hold(&mut self) -> Option<Answer> {
         let (calls, terms) = (&self.core.calls, self.request.terms);
         let handover = self
             .waiter?
@@ -502,6 +510,7 @@ impl Attempt<'_> {
         let harness = &calls.settings.telemetry.harness;
         let lock = (&self.request.resource.key, &self.field);
         harness.handed_over_by_message(lock, handover.since, handover.lease);
-        Some(Answer::Granted(Arc::new(hold), clock))
+        let hold = Arc::new(hold);
+        Some(Answer::Granted(Grant { hold, clock }))
     }
 }

@@ -72,7 +72,7 @@ impl LocalQueues {
         let mut queue = self.map.get_or_insert_with(resource.queue_name(), make);
         if resource.kind.contenders() == Contenders::All {
             queue.waiters.insert(waiter.id, waiter.clone());
-            waiter.set_signal(WaiterSignal::Contend(None));
+            waiter.set_signal(queue.contend(None));
             return;
         }
         let QueueState::Vacant { yielding } = &mut queue.state else {
@@ -404,9 +404,14 @@ impl LocalQueue {
         if let Some(before) = self.contender() {
             next.learns_from(before);
         }
-        next.set_signal(WaiterSignal::Contend(yielding));
+        next.set_signal(self.contend(yielding));
         self.state = QueueState::Contending(next.clone());
         Next::Notify(next)
+    }
+
+    fn contend(&self, yielding: Option<Box<Yield>>) -> WaiterSignal {
+        let crowded = self.waiters.len() > 1;
+        WaiterSignal::Contend { yielding, crowded }
     }
 
     /// A hold that Redis has just granted now has the lock, unless it ended before: then it may
@@ -519,14 +524,6 @@ impl LocalQueues {
     ) {
         waiter.record_place(field, refreshed, handover_provable_since);
         self.in_redis.notify_one();
-    }
-
-    /// True if another waiter of this client is in the queue in Redis, so that a newcomer will
-    /// wait.
-    pub(crate) fn is_crowded(&self, resource: &Resource) -> bool {
-        self.map
-            .get(resource.queue_name())
-            .is_some_and(|queue| queue.waiters.len() > 1)
     }
 
     /// The last waiters of this client in the queue in Redis that came before this one, the last

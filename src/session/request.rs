@@ -45,7 +45,8 @@ pub(crate) struct Request {
     /// How late the caller may poll.
     pub(crate) poll_limit: PollLimit,
     pub(crate) started: Instant,
-    no_expiry: AtomicBool,
+    /// The last call found a key without an expiry.
+    pub(super) no_expiry: AtomicBool,
     pub(super) observer: Acquisition,
     /// What Redis is to say about the hold.
     pub(crate) description: Option<Arc<str>>,
@@ -92,11 +93,6 @@ impl Request {
     pub(super) fn saw_holder(&self, left: Option<Duration>) {
         let no_expiry = left.is_none() && self.resource.kind.tells_of_missing_expiry();
         self.no_expiry.store(no_expiry, Relaxed);
-    }
-
-    /// The last call found a key without an expiry.
-    pub(super) fn met_no_expiry(&self) -> bool {
-        self.no_expiry.load(Relaxed)
     }
 
     /// How this acquisition relates to what its owner holds under the same key.
@@ -146,7 +142,7 @@ impl Request {
         count(&core.calls.counters.timed_out);
         let name = self.resource.name.clone();
         let mut in_the_way = core.held_here(&self.resource, self.caller);
-        if self.met_no_expiry() {
+        if self.no_expiry.load(Relaxed) {
             // Its owner may be unknown.
             in_the_way.get_or_insert_default().lease = None;
         }

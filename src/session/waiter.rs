@@ -23,8 +23,13 @@ static NEXT: AtomicU64 = AtomicU64::new(0);
 pub(crate) enum WaiterSignal {
     /// Keep waiting: others are ahead.
     None,
-    /// Contend: ask Redis, after letting other clients go first if there is a `Yield`.
-    Contend(Option<Box<Yield>>),
+    /// Contend: ask Redis.
+    Contend {
+        /// After letting other clients go first.
+        yielding: Option<Box<Yield>>,
+        /// Others of this client wait, so this one will wait, too.
+        crowded: bool,
+    },
     /// This hold was handed over without a call, and belongs to the waiter.
     HandedOver(Arc<Hold>),
     /// The latch is open.
@@ -226,11 +231,12 @@ impl Waiter {
     /// The previous contender got no answer but *held*. What it learned about the key stays true
     /// until a later call says otherwise.
     pub(super) fn learns_from(&self, contender: &Waiter) {
-        self.set_no_expiry(contender.met_no_expiry());
+        self.learns(&contender.no_expiry);
     }
 
-    pub(super) fn set_no_expiry(&self, no_expiry: bool) {
-        self.no_expiry.store(no_expiry, Relaxed);
+    /// The last call has found a key without an expiry, or with one.
+    pub(super) fn learns(&self, no_expiry: &AtomicBool) {
+        self.no_expiry.store(no_expiry.load(Relaxed), Relaxed);
     }
 
     pub(super) fn met_no_expiry(&self) -> bool {

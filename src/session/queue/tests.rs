@@ -257,7 +257,7 @@ fn a_grant_and_a_loss_in_any_order_leave_the_queue_free() {
         let next = waiter();
         queues.enter(&resource, &next);
         assert!(
-            matches!(next.take_signal(), WaiterSignal::Contend(_)),
+            matches!(next.take_signal(), WaiterSignal::Contend { .. }),
             "round {round}"
         );
     }
