@@ -311,10 +311,7 @@ impl LocalQueues {
     }
 
     pub(crate) fn waiting(&self) -> usize {
-        self.map
-            .collect(|_, queue| Some(queue.waiting()))
-            .into_iter()
-            .sum()
+        self.map.sum(LocalQueue::waiting)
     }
 
     /// Changes a queue under its lock, and notifies the affected waiter after unlocking. Removes a

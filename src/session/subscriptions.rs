@@ -176,16 +176,11 @@ impl Subscriptions {
     }
 
     pub(crate) fn live(&self) -> usize {
-        self.channels
-            .collect(|_, entry| entry.confirmed.then_some(()))
-            .len()
+        self.channels.sum(|entry| entry.confirmed.into())
     }
 
     pub(crate) fn listening(&self) -> usize {
-        self.channels
-            .collect(|_, entry| Some(entry.listeners.len()))
-            .into_iter()
-            .sum()
+        self.channels.sum(|entry| entry.listeners.len())
     }
 }
 

@@ -87,6 +87,12 @@ impl<K: Eq + Hash + Clone, V> Map<K, V> {
             .collect()
     }
 
+    /// The sum of what each entry counts. Each entry is locked while `number` looks at it.
+    pub fn sum(&self, number: impl Fn(&V) -> usize) -> usize {
+        let _held = Held::counted();
+        self.0.iter().map(|entry| number(entry.value())).sum()
+    }
+
     /// Removes the entries for which `keeps` is false.
     pub fn retain(&self, mut keeps: impl FnMut(&V) -> bool) {
         let _held = Held::counted();
