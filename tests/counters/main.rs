@@ -3,15 +3,14 @@
 //! also if one has become much smaller, so that the file stays true:
 //!
 //! ```text
-//! optimised="--config profile.test.package.leasehold.opt-level=1 \
-//!   --config profile.test.package.leasehold-tests.opt-level=1"
-//! cargo test --workspace --all-features $optimised --test counters             # compares
-//! cargo test --workspace --all-features $optimised --test counters -- write    # writes
+//! cargo test --release --package leasehold-tests --test counters             # compares
+//! cargo test --release --package leasehold-tests --test counters -- write    # writes
 //! ```
 //!
 //! Neither the speed of the machine nor what runs beside it matters (`operation.rs`). Instructions
-//! need valgrind. They depend on the compiler, and are those of a build with little optimisation: a
-//! change of two percent says something, the number itself does not.
+//! need valgrind. They depend on the compiler, and contain those of the program itself: a change of
+//! two percent says something, the number itself does not. Allocations are those of the library.
+//! A debug build may take the metrics for heard, so it counts something else.
 
 mod instructions;
 mod operation;
