@@ -20,17 +20,23 @@ use crate::subscriptions::SubscriptionRegistry;
 /// The size of one read, and how many reads the driver does before it yields to other tasks.
 const READ: usize = 16 * 1024;
 const READS: usize = 16;
+/// The space of so many answers is kept for the next read.
+const KEPT: usize = 256;
 
 /// Writes and reads until the connection ends, and returns why.
 pub(crate) async fn drive(
     connection: Arc<Connection>,
     mut reader: Reader,
-    mut inbox: BytesMut,
+    read: BytesMut,
     registry: Arc<SubscriptionRegistry>,
     events: Arc<dyn TransportEvents>,
 ) -> Fault {
     let connection = &*connection;
-    let mut decoder = Decoder::new(connection.pushes());
+    let mut inbox = Inbox {
+        bytes: read,
+        decoder: Decoder::new(connection.pushes()),
+        answered: Vec::new(),
+    };
     let (mut gathers, mut broken) = (false, None);
     std::future::poll_fn(move |cx| {
         // Register before looking for requests: a request that is pushed in between must wake this
@@ -51,18 +57,10 @@ pub(crate) async fn drive(
         for _ in 0..READS {
             // Decode before reading: the handshake may have left bytes, and what is left here must
             // be less than one reply (`codec.rs`).
-            loop {
-                let fault = match decoder.decode(&mut inbox) {
-                    Ok(None) => break,
-                    Ok(Some(incoming)) => match connection.receive(incoming, &registry, &*events) {
-                        Ok(()) => continue,
-                        Err(fault) => fault,
-                    },
-                    Err(Malformed(text)) => Fault(text),
-                };
+            if let Err(fault) = connection.receive_all(&mut inbox, &registry, &*events) {
                 return Poll::Ready(fault);
             }
-            let read = poll_read(&mut reader, cx, &mut inbox);
+            let read = poll_read(&mut reader, cx, &mut inbox.bytes);
             if let (Poll::Pending, Some(fault)) = (&read, broken.take()) {
                 return Poll::Ready(fault);
             }
@@ -76,6 +74,15 @@ pub(crate) async fn drive(
         Poll::Pending
     })
     .await
+}
+
+/// What was read and is not handled yet.
+struct Inbox {
+    bytes: BytesMut,
+    decoder: Decoder,
+    /// Replies of one read whose callers are not woken yet. At most as many as fit in a read, and
+    /// empty between two polls.
+    answered: Vec<Notification>,
 }
 
 fn poll_read(
@@ -114,23 +121,49 @@ impl Notification {
     }
 }
 
+/// Delivers the outcomes of requests, while nothing is locked.
+fn wake_callers(
+    all: impl Iterator<Item = Notification>,
+    registry: &SubscriptionRegistry,
+    events: &dyn TransportEvents,
+) {
+    for notification in all {
+        if let Some(channel) = Notification::deliver([notification], registry) {
+            events.refused(&channel);
+        }
+    }
+}
+
 impl Connection {
-    /// Handles one frame.
-    pub(crate) fn receive(
+    /// Handles all frames that were read. The callers are woken once all replies of the read are
+    /// noted, so that their next calls leave in fewer writes. None of them can hold up another one:
+    /// a wake only makes a task runnable.
+    fn receive_all(
         &self,
-        incoming: Incoming,
+        inbox: &mut Inbox,
         registry: &SubscriptionRegistry,
         events: &dyn TransportEvents,
     ) -> Result<(), Fault> {
-        self.received.fetch_add(1, Ordering::Relaxed);
-        let notification = match incoming {
-            Incoming::Reply(reply) => self.replied(reply)?,
-            Incoming::Push(push) => self.pushed(&push, registry, events),
+        let ended = loop {
+            let noted = match inbox.decoder.decode(&mut inbox.bytes) {
+                Ok(None) => break Ok(()),
+                Ok(Some(Incoming::Reply(reply))) => self.replied(reply),
+                Ok(Some(Incoming::Push(push))) => {
+                    // The replies before it come first.
+                    wake_callers(inbox.answered.drain(..), registry, events);
+                    Ok(self.pushed(&push, registry, events))
+                }
+                Err(Malformed(text)) => Err(Fault(text)),
+            };
+            match noted {
+                Ok(notification) => inbox.answered.extend(notification),
+                Err(fault) => break Err(fault),
+            }
+            self.received.fetch_add(1, Ordering::Relaxed);
         };
-        if let Some(channel) = Notification::deliver(notification, registry) {
-            events.refused(&channel);
-        }
-        Ok(())
+        wake_callers(inbox.answered.drain(..), registry, events);
+        inbox.answered.shrink_to(KEPT);
+        ended
     }
 
     fn replied(&self, reply: Result<Value, String>) -> Result<Option<Notification>, Fault> {
