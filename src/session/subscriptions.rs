@@ -166,12 +166,12 @@ impl Subscriptions {
 
     /// Ends the subscription of a channel if `unused` says so.
     fn end(&self, channel: &Arc<str>, transport: &Transport, unused: impl Fn(&Channel) -> bool) {
-        self.channels.remove_if(channel, |entry| {
+        self.channels.change(channel, |entry| {
             let unused = unused(entry);
             if unused {
                 transport.unsubscribe(channel);
             }
-            unused
+            ((), unused)
         });
     }
 

@@ -65,18 +65,6 @@ impl<K: Eq + Hash + Clone, V> Map<K, V> {
         Some(result)
     }
 
-    /// Removes an entry if `is_over` says so. The entry is locked during that call.
-    pub fn remove_if<Q>(&self, name: &Q, is_over: impl FnOnce(&V) -> bool)
-    where
-        K: Borrow<Q>,
-        Q: Eq + Hash + ?Sized,
-    {
-        let held = Held::counted();
-        let removed = self.0.remove_if(name, |_, value| is_over(value));
-        drop(held);
-        drop(removed);
-    }
-
     /// Collects a value from each entry, in no particular order. Each entry is locked while `pick`
     /// looks at it.
     pub fn collect<T>(&self, mut pick: impl FnMut(&K, &V) -> Option<T>) -> Vec<T> {
