@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::calls::{AcquireArgs, Force, KindCalls, Queueing, ms, plain_field};
 use super::resource::Resource;
 use super::script::scripts;
-use super::{Arg, Args, Call, Field, Keys, Publish};
+use super::{Arg, Call, Field, Keys, Publish};
 
 scripts! {
     ACQUIRE = "lock_acquire" from "lock/acquire.lua" "shared/may.lua" "waiters/listening.lua"
@@ -34,13 +34,14 @@ pub(super) static CALLS: KindCalls = KindCalls {
 };
 
 fn acquire(resource: &Resource, _publish: Publish, args: &AcquireArgs<'_>) -> Call {
-    let mut all: Args = args.owner_and_lease().into_iter().collect();
+    let mut call = Call::new(&ACQUIRE, resource.keys(), args.owner_and_lease());
     if let Queueing::InHolderField { attempt } = args.queueing {
         let lease = args.lease.min(args.claim).as_millis();
-        all.push(Arg::Text(Arc::from(format!("{attempt}:{lease}"))));
-        all.push(Arg::Text(resource.channel().clone()));
+        call.args
+            .push(Arg::Text(Arc::from(format!("{attempt}:{lease}"))));
+        call.args.push(Arg::Text(resource.channel().clone()));
     }
-    Call::new(&ACQUIRE, resource.keys(), all)
+    call
 }
 
 /// The longest list in a holder's field.

@@ -102,22 +102,25 @@ fn poll_read(
 // who is told.
 
 impl Notification {
-    /// Returns the channel that was not restored and is forgotten.
-    pub(crate) fn deliver(
-        all: impl IntoIterator<Item = Self>,
-        registry: &SubscriptionRegistry,
-    ) -> Option<Arc<str>> {
-        let mut forgotten = None;
+    /// Delivers all of them.
+    pub(crate) fn deliver(all: impl IntoIterator<Item = Self>, registry: &SubscriptionRegistry) {
+        for notification in all {
+            notification.deliver_one(registry);
+        }
+    }
+
+    /// Returns the channel if it was not restored and is forgotten.
+    fn deliver_one(self, registry: &SubscriptionRegistry) -> Option<Arc<str>> {
         // The receiver may have been dropped.
-        all.into_iter().for_each(|notification| match notification {
+        match self {
             Notification::Called(answer, outcome) => drop(answer.send(outcome)),
             Notification::Subscribed(request, outcome) => {
-                forgotten = registry.answered(request, outcome);
+                return registry.answered(request, outcome);
             }
             Notification::Interrupted(request) => registry.interrupted(request),
             Notification::Pong(pong) => drop(pong.send(())),
-        });
-        forgotten
+        }
+        None
     }
 }
 
@@ -128,7 +131,7 @@ fn wake_callers(
     events: &dyn TransportEvents,
 ) {
     for notification in all {
-        if let Some(channel) = Notification::deliver([notification], registry) {
+        if let Some(channel) = notification.deliver_one(registry) {
             events.refused(&channel);
         }
     }
