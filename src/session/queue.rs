@@ -81,11 +81,8 @@ impl LocalQueues {
         };
         let yielding = yielding.take();
         let yielding = yielding.filter(|yielding| yielding.until > Instant::now());
-        let next = queue.set_contender(waiter.clone(), yielding);
-        drop(queue);
-        if let Next::Notify(waiter) = next {
-            waiter.notify();
-        }
+        // It takes its signal before it sleeps, so it needs no notification.
+        drop(queue.set_contender(waiter.clone(), yielding));
     }
 
     pub(crate) fn is_occupied(&self, resource: &Resource) -> bool {
