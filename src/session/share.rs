@@ -125,7 +125,7 @@ impl HoldShare {
         self.spent = true;
         let (handle, hold) = (&self.handle, &self.hold);
         // Keeps the session alive until the release is pending (CLEANUP-3).
-        let _pending = handle.core().cleanups.expect_one();
+        let pending = handle.core().cleanups.expect_one();
         match hold.leave(self.terms) {
             LeaveOutcome::Lost(reason) => {
                 handle.core().lose(hold, reason.clone());
@@ -133,7 +133,7 @@ impl HoldShare {
             }
             LeaveOutcome::Inner => Ok(Some(PendingRelease::of_one_guard(handle, hold))),
             LeaveOutcome::Last if hand_over(handle.core(), hold, self.terms) => Ok(None),
-            LeaveOutcome::Last => Ok(Some(PendingRelease::of_all(handle, hold))),
+            LeaveOutcome::Last => Ok(Some(PendingRelease::of_all(handle, hold, pending))),
         }
     }
 
@@ -212,7 +212,8 @@ impl PendingRelease {
     /// One of several guards is gone.
     pub(crate) fn of_one_guard(handle: &Arc<Handle>, hold: &Arc<Hold>) -> Self {
         hold.call_sent();
-        Self::new(handle, Release::of_one_guard(hold.clone()))
+        let pending = handle.core().cleanups.expect_one();
+        Self::new(handle, Release::of_one_guard(hold.clone()), pending)
     }
 
     /// A call that raises the count is about to be sent.
@@ -223,12 +224,11 @@ impl PendingRelease {
     }
 
     /// The last guard is gone.
-    pub(crate) fn of_all(handle: &Arc<Handle>, hold: &Arc<Hold>) -> Self {
-        Self::new(handle, Release::of_all(hold.clone()))
+    pub(crate) fn of_all(handle: &Arc<Handle>, hold: &Arc<Hold>, pending: CleanupPending) -> Self {
+        Self::new(handle, Release::of_all(hold.clone()), pending)
     }
 
-    fn new(handle: &Arc<Handle>, release: Release) -> Self {
-        let pending = handle.core().cleanups.expect_one();
+    fn new(handle: &Arc<Handle>, release: Release, pending: CleanupPending) -> Self {
         let handle = handle.clone();
         PendingRelease {
             handle,
